@@ -1,0 +1,287 @@
+"""Fix spatial filters: set them by a method, freeze them, remember how, and check it later."""
+
+import hashlib
+import inspect
+import math
+import operator
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
+
+from .filters.exact import Array, Draw
+from .filters.guidedsteer import Guide
+from .layers import Convolution, fan_in, require_writable_kernels, select_layers, spatial_layers
+from .registry import filters, unknown
+
+Scale = Literal["paper", "fan_in"]
+Progress = Callable[[Iterable[str]], Iterable[str]]
+
+# A convolution carries its recipe under this name, and so does a state_dict's metadata.
+_CARRIED = "explainfix_recipe"
+
+
+@dataclass(frozen=True)
+class KernelRecipe:
+    """How the kernels of one layer were made. It travels with the convolution itself."""
+
+    method: str
+    seed: int
+    scale: str
+    options: Mapping[str, Any]
+    path: str  # the layer's path when it was fixed: its random numbers belong to it
+    shape: tuple[int, ...]
+    dtype: str
+    gain: float  # what `scale` multiplied the method's kernels by
+    digest: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What `fix_` did: the method, its seed and options, and a digest of each layer's kernels."""
+
+    method: str
+    seed: int
+    scale: str
+    options: Mapping[str, Any]
+    digests: Mapping[str, str]
+
+
+def list_filters() -> list[str]:
+    """The methods that `fix_` knows.
+
+    >>> list_filters()
+    ['dct2', 'ghaar', 'guidedsteer', 'ones', 'psine', 'unchanged']
+    """
+    return sorted(filters)
+
+
+def fix_(
+    model: nn.Module,
+    method: str,
+    *,
+    seed: int = 0,
+    layers: str | Iterable[str] | None = None,
+    guide: nn.Module | None = None,
+    scale: Scale = "paper",
+    progress: Progress | None = None,
+    **options: Any,
+) -> Recipe:
+    """Set every spatial kernel of `model` by `method` and freeze it; nothing else is touched.
+
+    Biases, 1x1 convolutions and everything else stay as they are, learnable or not. `layers` names
+    the layers to fix (paths or patterns such as "layer4.*"; all by default). `scale="paper"` keeps
+    the norm of the method; "fan_in" gives each layer the mean square 2/fan_in of Kaiming's
+    initialisation, for networks without normalisation. `guide` guides "guidedsteer", by default
+    the model itself. `progress` wraps the loop over layers, as `rich.progress.track` does.
+
+    A layer's kernels depend on the seed and on the layer's path alone. On any error the model is
+    as it was.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 1))
+    >>> fix_(model, "ghaar", seed=1).digests
+    {'0': '...'}
+    >>> [name for name, weight in model.named_parameters() if not weight.requires_grad]
+    ['0.weight']
+    """
+    rule = filters.find(method)
+    _check_options(method, rule, options)
+    if scale not in typing.get_args(Scale):
+        raise unknown("scale", scale, typing.get_args(Scale))
+    if guide is not None and "guide" not in inspect.signature(rule).parameters:
+        raise ValueError(f"{method!r} takes no guide; only 'guidedsteer' does")
+    try:
+        seed = operator.index(seed)
+    except TypeError:
+        raise TypeError(f"seed must be an integer, not {seed!r}") from None
+
+    chosen = select_layers(model, layers)
+    require_writable_kernels(chosen)
+    planned: dict[str, tuple[Tensor, KernelRecipe]] = {}
+    # One BLAS thread: the bits must not depend on how many there are.
+    with threadpool_limits(limits=1, user_api="blas"):
+        sources = _sources(rule, chosen, model if guide is None else guide)
+        for path in progress(chosen) if progress else chosen:
+            layer = chosen[path]
+            kernels = rule(tuple(layer.weight.shape), Draw(seed, path), **sources[path], **options)
+            gain = _kaiming_gain(kernels, layer) if scale == "fan_in" else 1.0
+            weight = _rounded(kernels, gain, layer.weight.dtype)
+            if not weight.isfinite().all():
+                raise ValueError(f"{method!r} gives layer {path!r} NaN or infinite kernels")
+            recipe = KernelRecipe(
+                method, seed, scale, options, path, tuple(weight.shape),
+                str(weight.dtype).removeprefix("torch."), gain, digest(weight),
+            )  # fmt: skip
+            planned[path] = weight, recipe
+
+    for path, (weight, recipe) in planned.items():
+        with torch.no_grad():
+            chosen[path].weight.copy_(weight)
+        mark_fixed(chosen[path], recipe)
+    digests = {path: recipe.digest for path, (_, recipe) in planned.items()}
+    return Recipe(method, seed, scale, options, digests)
+
+
+def unfix_(model: nn.Module, layers: str | Iterable[str] | None = None) -> None:
+    """Make fixed kernels learnable again, as they are now, and forget their recipes."""
+    for layer in select_layers(model, layers).values():
+        if recipe_of(layer):
+            mark_fixed(layer, None)
+
+
+def recipes(model: nn.Module) -> dict[str, KernelRecipe]:
+    """The recipe of every fixed layer of `model`, by module path."""
+    found = ((path, recipe_of(layer)) for path, layer in spatial_layers(model).items())
+    return {path: recipe for path, recipe in found if recipe}
+
+
+def changed_layers(model: nn.Module) -> dict[str, str]:
+    """The fixed layers whose kernels are not those of their recipe, each with what is wrong."""
+    wrong: dict[str, str] = {}
+    layers = spatial_layers(model)
+    for path, recipe in recipes(model).items():
+        weight = layers[path].weight
+        if tuple(weight.shape) != recipe.shape:
+            wrong[path] = f"shape {tuple(weight.shape)}, fixed with {recipe.shape}"
+        elif digest(weight.to(getattr(torch, recipe.dtype))) != recipe.digest:
+            now = str(weight.dtype).removeprefix("torch.")
+            other = f", now {now}, fixed in {recipe.dtype}" if now != recipe.dtype else ""
+            wrong[path] = f"kernels differ from {recipe.method!r}, seed {recipe.seed}{other}"
+    return wrong
+
+
+def check_fixed(model: nn.Module) -> None:
+    """Raise a `ValueError` that names the layers, if any kernel differs from its recipe.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3))
+    >>> recipe = fix_(model, "psine")
+    >>> check_fixed(model)
+    >>> model[0].weight.data[0, 0] += 1
+    >>> check_fixed(model)
+    Traceback (most recent call last):
+    ValueError: 1 of 1 fixed layers changed: '0' (kernels differ from 'psine', seed 0)
+    """
+    fixed = recipes(model)
+    if not fixed:
+        raise ValueError(f"no layer of this {type(model).__name__} is fixed: call fix_ first")
+    wrong = changed_layers(model)
+    if wrong:
+        named = "; ".join(f"{path!r} ({why})" for path, why in list(wrong.items())[:5])
+        more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise ValueError(f"{len(wrong)} of {len(fixed)} fixed layers changed: {named}{more}")
+
+
+def can_regenerate(recipe: KernelRecipe) -> bool:
+    """Whether the recipe alone gives the kernels: not where they came from a model."""
+    return not {"own", "guide"} & set(inspect.signature(filters.find(recipe.method)).parameters)
+
+
+def regenerate(recipe: KernelRecipe) -> Tensor:
+    """The kernels of a recipe, bit for bit, on any machine; a `ValueError` if they are not."""
+    rule = filters.find(recipe.method)
+    kernels = rule(recipe.shape, Draw(recipe.seed, recipe.path), **recipe.options)
+    weight = _rounded(kernels, recipe.gain, getattr(torch, recipe.dtype))
+    if digest(weight) != recipe.digest:
+        raise ValueError(
+            f"the recipe of layer {recipe.path!r} does not give the kernels it promises"
+        )
+    return weight
+
+
+def digest(weight: Tensor) -> str:
+    """A fingerprint of a tensor's values, whatever its device and memory layout."""
+    raw = weight.detach().cpu().contiguous().view(torch.uint8).numpy()
+    return hashlib.blake2b(raw.tobytes(), digest_size=16).hexdigest()
+
+
+def recipe_of(layer: nn.Module) -> KernelRecipe | None:
+    """The recipe a convolution carries, if it is fixed."""
+    return getattr(layer, _CARRIED, None)
+
+
+def mark_fixed(layer: Convolution, recipe: KernelRecipe | None) -> None:
+    """Freeze the kernels and hang their recipe on the layer, or, for `None`, undo both."""
+    carry_recipe(layer)
+    setattr(layer, _CARRIED, recipe)
+    layer.weight.requires_grad_(recipe is None)
+    layer.weight.grad = None  # an optimizer would still apply a gradient left behind
+
+
+def carry_recipe(layer: nn.Module) -> None:
+    """Make the layer's state_dict carry its recipe, and loading one bring it back, frozen.
+
+    The recipe goes into the state_dict's metadata: no key is added.
+    """
+    if not hasattr(layer, _CARRIED):
+        setattr(layer, _CARRIED, None)
+        layer.register_state_dict_post_hook(_recipe_into_state)
+        layer.register_load_state_dict_pre_hook(_recipe_from_state)
+
+
+def _recipe_into_state(
+    layer: nn.Module, state: Mapping[str, Any], prefix: str, metadata: dict[str, Any]
+) -> None:
+    recipe = recipe_of(layer)
+    if recipe:
+        metadata[_CARRIED] = asdict(recipe)
+
+
+def _recipe_from_state(
+    layer: Convolution, state: Mapping[str, Any], prefix: str, metadata: dict[str, Any], *_: Any
+) -> None:
+    if _CARRIED in metadata and f"{prefix}weight" in state:
+        mark_fixed(layer, KernelRecipe(**metadata[_CARRIED]))
+
+
+def _sources(
+    rule: Callable[..., Array], layers: dict[str, Convolution], guide: nn.Module
+) -> dict[str, dict[str, Any]]:
+    """For each layer, what the method wants from a model: nothing, its own kernels or a guide."""
+    wanted = inspect.signature(rule).parameters
+    if "own" in wanted:
+        return {path: {"own": _as_array(layer)} for path, layer in layers.items()}
+    if "guide" in wanted:
+        weights = spatial_layers(guide)
+        require_writable_kernels(weights)
+        shapes = {path: tuple(layer.weight.shape[2:]) for path, layer in layers.items()}
+        matched = Guide({path: _as_array(layer) for path, layer in weights.items()}).match(shapes)
+        return {path: {"guide": layer_guide} for path, layer_guide in matched.items()}
+    return {path: {} for path in layers}
+
+
+def _check_options(method: str, rule: Callable[..., Array], options: Mapping[str, Any]) -> None:
+    """Every option must be one of the method's, and its value one that the annotation allows."""
+    hints = typing.get_type_hints(rule)
+    known = [
+        parameter.name
+        for parameter in inspect.signature(rule).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in ("own", "guide")
+    ]
+    for name, value in options.items():
+        if name not in known:
+            raise unknown(f"option of {method!r}", name, known, "explainfix list filters")
+        choices = typing.get_args(hints[name]) or (False, True)
+        if not any(
+            value is choice or (value == choice and isinstance(value, str)) for choice in choices
+        ):
+            raise unknown(f"value of {name!r}", value, map(str, choices))
+
+
+def _kaiming_gain(kernels: Array, layer: Convolution) -> float:
+    """The factor that gives the kernels the mean square 2/fan_in; one for kernels of zeros."""
+    mean_square = float(np.mean(kernels * kernels))
+    return math.sqrt(2 / (fan_in(layer) * mean_square)) if mean_square > 0 else 1.0
+
+
+def _rounded(kernels: Array, gain: float, dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(kernels * gain if gain != 1.0 else kernels).to(dtype).contiguous()
+
+
+def _as_array(layer: Convolution) -> Array:
+    array: Array = layer.weight.detach().cpu().double().numpy()
+    return array

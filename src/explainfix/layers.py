@@ -1,0 +1,96 @@
+"""What a spatial layer is: a convolution whose kernel has more than one element."""
+
+import fnmatch
+import math
+from collections.abc import Iterable
+
+from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils import parametrize
+
+from .registry import unknown
+
+Convolution = (
+    nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
+)
+
+
+def spatial_layers(model: nn.Module) -> dict[str, Convolution]:
+    """Every convolution of `model` with a kernel of more than one element, by module path.
+
+    1-D to 3-D, grouped, depthwise and transposed convolutions count, in the model's own order.
+    A module, or a weight, that several places share appears once, under its first path.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, (1, 7)), nn.Conv1d(8, 2, 4))
+    >>> list(spatial_layers(model))
+    ['1', '2']
+    """
+    found: dict[str, Convolution] = {}
+    seen: set[int] = set()
+    for path, module in model.named_modules():
+        if not isinstance(module, Convolution) or math.prod(module.kernel_size) <= 1:
+            continue
+        # A parametrised weight is computed at every access: its identity says nothing.
+        identity = (
+            id(module) if parametrize.is_parametrized(module, "weight") else id(module.weight)
+        )
+        if identity not in seen:
+            seen.add(identity)
+            found[path] = module
+    return found
+
+
+def select_layers(
+    model: nn.Module, patterns: str | Iterable[str] | None = None
+) -> dict[str, Convolution]:
+    """The spatial layers whose path equals or matches (`*`, `?`) one of `patterns`; all for `None`.
+
+    >>> from torchvision.models import resnet18
+    >>> list(select_layers(resnet18(), ["conv1", "layer4.1.*"]))
+    ['conv1', 'layer4.1.conv1', 'layer4.1.conv2']
+    """
+    every = spatial_layers(model)
+    if not every:
+        raise ValueError(
+            f"{type(model).__name__} has no spatial layer: none of its modules is a convolution "
+            "whose kernel has more than one element"
+        )
+    if patterns is None:
+        return every
+    chosen: set[str] = set()
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        matches = fnmatch.filter(every, pattern)
+        if not matches:
+            raise unknown("spatial layer", pattern, every, "explainfix info MODEL")
+        chosen.update(matches)
+    return {path: layer for path, layer in every.items() if path in chosen}
+
+
+def require_writable_kernels(layers: dict[str, Convolution]) -> None:
+    """Raise, naming the layer, unless every layer holds its kernels as a plain, real parameter."""
+    for path, layer in layers.items():
+        if parametrize.is_parametrized(layer, "weight"):
+            raise ValueError(
+                f"the weight of {path!r} is computed by a parametrization; call "
+                "torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight') first"
+            )
+        if is_lazy(layer.weight):
+            raise ValueError(f"{path!r} has no weight yet; run the model once on an example first")
+        if not isinstance(layer.weight, nn.Parameter):
+            raise ValueError(
+                f"the weight of {path!r} is computed by a hook (weight_norm, spectral_norm or "
+                "pruning); remove the hook first"
+            )
+        if layer.weight.is_meta:
+            raise ValueError(f"{path!r} is on the meta device and has no values; load them first")
+        if not layer.weight.is_floating_point():
+            raise ValueError(f"the weight of {path!r} is {layer.weight.dtype}, not real numbers")
+
+
+def fan_in(layer: Convolution) -> float:
+    """How many inputs each output of the convolution sums, on average over positions.
+
+    A transposed convolution of stride s sees a kernel element only at every s-th position.
+    """
+    inputs = layer.in_channels / layer.groups * math.prod(layer.kernel_size)
+    return inputs / math.prod(layer.stride) if layer.transposed else inputs
