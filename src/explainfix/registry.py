@@ -2,7 +2,10 @@
 
 import difflib
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from torch import nn
 
 T = TypeVar("T")
 
@@ -52,3 +55,14 @@ class Registry(dict[str, T]):
 
 
 filters: Registry[Callable[..., Any]] = Registry("filter method", "explainfix list filters")
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where models come from: `build(name, num_classes, in_channels, pretrained)`, and names."""
+
+    build: Callable[[str, int | None, int | None, bool], nn.Module]
+    names: Callable[[], list[str]]
+
+
+models: Registry[ModelSource] = Registry("model source", "explainfix list models")

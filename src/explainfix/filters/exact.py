@@ -52,7 +52,7 @@ def cos_pi(t: Array) -> Array:
     np.abs(s, out=s)
     np.subtract(0.5, s, out=s)
     z = s * s
-    total = z * _SIN_PI[-1]
+    total: Array = z * _SIN_PI[-1]
     for coefficient in _SIN_PI[-2:0:-1]:
         total += coefficient
         total *= z
@@ -64,7 +64,7 @@ def cos_pi(t: Array) -> Array:
 def ordered_sum(terms: Iterable[Array]) -> Array:
     """The sum, taken from left to right: NumPy's own reductions are free to choose an order."""
     iterator = iter(terms)
-    total = next(iterator).copy()
+    total: Array = next(iterator).copy()
     for term in iterator:
         total += term
     return total

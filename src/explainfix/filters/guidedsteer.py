@@ -20,7 +20,8 @@ class Family:
 
     @cached_property
     def mean(self) -> Array:
-        return self.kernels.mean(axis=0)
+        """Ḡ."""
+        return np.asarray(self.kernels.mean(axis=0))
 
     @cached_property
     def basis(self) -> Array:

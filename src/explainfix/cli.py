@@ -1,0 +1,287 @@
+"""The shell's door: parses, calls, prints. Exit code 0, or 2 with one line for a user's mistake."""
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import cyclopts
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from torch import nn
+
+from . import __version__
+from .fix import Scale, fix_, list_filters, recipes
+from .layers import spatial_layers
+from .registry import filters
+from .store import check_free, load, origin_of, save
+from .zoo import create_model, list_models
+
+app = cyclopts.App(
+    name="explainfix",
+    help="See, fix and prune the spatial filters of any CNN.",
+    version=__version__,
+    help_format="plaintext",
+)
+_JSON = Parameter(name="--json", negative="", help="Print JSON for machines.")
+_CLASSES = Parameter(help="Number of outputs (default: the model's own).")
+_CHANNELS = Parameter(help="Number of input channels (default: the model's own).")
+_WEIGHTS = Parameter(help="'pretrained', or a safetensors or .pth file.")
+
+
+@app.command
+def fix(
+    model: str,
+    /,
+    *,
+    method: str,
+    output: Annotated[Path, Parameter(name=["--output", "-o"])],
+    seed: int = 0,
+    scale: Scale = "paper",
+    guide: str | None = None,
+    layers: Annotated[list[str] | None, Parameter(negative="")] = None,
+    option: Annotated[list[str] | None, Parameter(name=["--option", "-O"], negative="")] = None,
+    weights: Annotated[str | None, _WEIGHTS] = None,
+    num_classes: Annotated[int | None, _CLASSES] = None,
+    in_channels: Annotated[int | None, _CHANNELS] = None,
+    force: Annotated[bool, Parameter(negative="")] = False,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Set and freeze all spatial filters of a model, and save it.
+
+    Parameters
+    ----------
+    model
+        A model's name (explainfix list models) or a file that explainfix saved.
+    method
+        The rule for the filters (explainfix list filters).
+    output
+        The safetensors file to write.
+    seed
+        Same seed, same filters.
+    scale
+        Norm of the kernels: the method's own, or Kaiming's for networks without BatchNorm.
+    guide
+        Model or saved file that guides guidedsteer, with pretrained weights if it has some
+        (default: the model itself).
+    layers
+        Fix only these layers: paths or patterns such as 'layer4.*'; may be repeated.
+    option
+        An option of the method, NAME=VALUE; may be repeated.
+    force
+        Overwrite the output file.
+    """
+    check_free(output, overwrite=force)
+    network = _open(model, weights, num_classes, in_channels)
+    guide_network = None if guide is None else _open(guide, None, None, None)
+    recipe = fix_(
+        network,
+        method,
+        seed=seed,
+        scale=scale,
+        guide=guide_network,
+        layers=layers,
+        progress=lambda paths: _track(paths, f"Fixing by {method}"),
+        **_options(option or []),
+    )
+    save(network, output, overwrite=force)
+    spatial, total = _parameter_counts(network)
+    summary = {
+        "output": str(output),
+        "method": recipe.method,
+        "seed": recipe.seed,
+        "scale": recipe.scale,
+        "options": dict(recipe.options),
+        "layers_fixed": len(recipe.digests),
+        "spatial_parameters": spatial,
+        "parameters": total,
+        "bytes": output.stat().st_size,
+    }
+    if as_json:
+        _print_json(summary)
+        return
+    out = Console(highlight=False)
+    out.print(
+        f"Fixed [bold]{len(recipe.digests)}[/bold] spatial layers by [bold]{recipe.method}[/bold], "
+        f"seed {recipe.seed}."
+    )
+    out.print(
+        f"{spatial:,} of {total:,} parameters ({spatial / total:.1%}) are spatial.\n"
+        f"Wrote {output} ({output.stat().st_size / 1e6:.1f} MB)."
+    )
+
+
+@app.command(name="list")
+def list_(
+    what: Literal["filters", "models"] | None = None,
+    pattern: str = "*",
+    /,
+    *,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """List the methods and models there are.
+
+    Parameters
+    ----------
+    what
+        Only these (default: the methods, and how many models there are).
+    pattern
+        Only models that match, such as 'timm:resnet*'.
+    """
+    described = {name: _describe(name) for name in list_filters()}
+    names = [] if what == "filters" else list_models(pattern)
+    if as_json:
+        everything: dict[str, Any] = {"filters": described, "models": names}
+        _print_json({what: everything[what]} if what else everything)
+        return
+    out = Console(highlight=False)
+    if what != "models":
+        table = Table("filters", "what they are", "options", box=None, pad_edge=False)
+        for name, entry in described.items():
+            options = "\n".join(f"{o}={'|'.join(v)}" for o, v in entry["options"].items())
+            table.add_row(f"[bold]{name}[/bold]", entry["summary"], options)
+        out.print(table)
+    if what == "models":
+        print("\n".join(names))
+    elif what is None:
+        counts: dict[str, int] = {}
+        for name in names:
+            source = name.split(":")[0]
+            counts[source] = counts.get(source, 0) + 1
+        listed = ", ".join(f"{n} {s}:" if n > 1 else s for s, n in counts.items())
+        out.print(f"\n[bold]models[/bold]  {listed}, FILE.py:FACTORY")
+        out.print("all of them: explainfix list models; some: explainfix list models 'timm:res*'")
+
+
+@app.command
+def info(
+    model: str,
+    /,
+    *,
+    weights: Annotated[str | None, _WEIGHTS] = None,
+    num_classes: Annotated[int | None, _CLASSES] = None,
+    in_channels: Annotated[int | None, _CHANNELS] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Show the spatial layers of a model: kernels, parameters, and how they were fixed.
+
+    Parameters
+    ----------
+    model
+        A model's name (explainfix list models) or a file that explainfix saved.
+    """
+    network = _open(model, weights, num_classes, in_channels)
+    spatial, total = _parameter_counts(network)
+    fixed = recipes(network)
+    rows = [
+        {
+            "layer": path,
+            "kernel": list(layer.kernel_size),
+            "kernels": layer.weight.shape[0] * layer.weight.shape[1],
+            "parameters": layer.weight.numel(),
+            "fixed": fixed[path].method if path in fixed else None,
+        }
+        for path, layer in spatial_layers(network).items()
+    ]
+    if as_json:
+        summary = {"model": model, "parameters": total, "spatial_parameters": spatial}
+        _print_json({**summary, "spatial_layers": rows})
+        return
+    out = Console(highlight=False)
+    table = Table("spatial layer", box=None, pad_edge=False, header_style="bold")
+    for heading in ("kernel", "kernels", "parameters", "share"):
+        table.add_column(heading, justify="right")
+    if fixed:
+        table.add_column("fixed by")
+    for row in rows:
+        size = "x".join(map(str, row["kernel"]))
+        cells = [row["layer"], size, f"{row['kernels']:,}", f"{row['parameters']:,}"]
+        table.add_row(*cells, f"{row['parameters'] / total:.2%}", row["fixed"] or "")
+    out.print(table)
+    out.print(
+        f"\n[bold]{model}[/bold]: {total:,} parameters, {spatial:,} of them ({spatial / total:.1%}) "
+        f"in {len(rows)} spatial layers; {len(fixed)} layers fixed."
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+    except cyclopts.CycloptsError as error:
+        return _mistake(str(error))
+    except (ValueError, OSError, ImportError) as error:
+        if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        return _mistake(_in_words(error))
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _mistake(message: str) -> int:
+    line = " ".join(message.split())
+    Console(stderr=True, highlight=False, soft_wrap=True).print(
+        f"[bold red]error:[/bold red] {line.replace('[', r'\[')}"
+    )
+    return 2
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{str(error.filename)!r}: {error.strerror}"
+    return str(error)
+
+
+def _open(
+    model: str, weights: str | None, num_classes: int | None, in_channels: int | None
+) -> nn.Module:
+    """The model of a name, or in a file that `save` wrote."""
+    if not model.endswith(".safetensors"):
+        return create_model(
+            model, num_classes=num_classes, in_channels=in_channels, weights=weights
+        )
+    if (weights, num_classes, in_channels) != (None, None, None):
+        raise ValueError(
+            f"{model!r} is a saved model and complete: it takes no --weights, --num-classes or "
+            "--in-channels"
+        )
+    return load(model, progress=lambda paths: _track(paths, "Regenerating filters"))
+
+
+def _options(pairs: list[str]) -> dict[str, Any]:
+    """NAME=VALUE pairs; true and false become booleans."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"--option {pair!r} is not of the form NAME=VALUE")
+        options[name.replace("-", "_")] = {"true": True, "false": False}.get(value.lower(), value)
+    return options
+
+
+def _describe(name: str) -> dict[str, Any]:
+    raise NotImplementedError
+
+
+def _parameter_counts(model: nn.Module) -> tuple[int, int]:
+    spatial = sum(layer.weight.numel() for layer in spatial_layers(model).values())
+    return spatial, sum(parameter.numel() for parameter in model.parameters())
+
+
+def _track(paths: Iterable[str], title: str) -> Iterable[str]:
+    """A progress bar over layers, on a terminal only, gone when done."""
+    console = Console(stderr=True)
+    known = list(paths)
+    return track(known, title, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=2))

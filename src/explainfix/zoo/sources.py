@@ -1,0 +1,194 @@
+"""Where models come from: U-NetD, torchvision, timm, segmentation models, a file of your own.
+
+Each source builds a network of a name for a number of classes and input channels (`None`: its
+usual ones), pretrained or not, and lists its names. Packages are imported when first asked.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from ..registry import ModelSource, models, unknown
+from .adapt import load_weights_, set_input_channels_
+from .unetd import UNetD
+
+
+def _unetd(
+    name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
+) -> nn.Module:
+    if name != "unetd":
+        raise ValueError(f"unknown model 'unetd:{name}': it is just 'unetd'")
+    if pretrained:
+        raise ValueError("there are no pretrained weights for 'unetd'; pass weights=FILE")
+    return UNetD(**_given(num_classes=num_classes, in_channels=in_channels))
+
+
+def _torchvision(
+    name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
+) -> nn.Module:
+    import torchvision.models as tv
+
+    if name not in _torchvision_names():
+        raise unknown("torchvision model", name, _torchvision_names(), "explainfix list models")
+    build = tv.get_model_builder(name)
+    with warnings.catch_warnings():
+        # Some builders announce that their default initialisation will change one day.
+        warnings.simplefilter("ignore", FutureWarning)
+        if not pretrained:
+            model: nn.Module = build(weights=None, **_given(num_classes=num_classes))
+        else:
+            model = _fetch(name, lambda: build(weights=tv.get_model_weights(name).DEFAULT))
+            if num_classes is not None:
+                model = _with_new_head(model, build(weights=None, num_classes=num_classes))
+    if in_channels is not None:
+        set_input_channels_(model, in_channels, keep=pretrained)
+        _set_colour_transform(model, like=model, only_if=in_channels == 3)
+    return model
+
+
+def _with_new_head(trained: nn.Module, model: nn.Module) -> nn.Module:
+    """Give `model`, built for other classes, the trained weights of all but its head."""
+    state = {n: v for n, v in trained.state_dict().items() if n in model.state_dict()}
+    load_weights_(model, state, "the pretrained weights", lambda: trained)
+    _set_colour_transform(model, like=trained)
+    return model
+
+
+def _set_colour_transform(model: nn.Module, *, like: nn.Module, only_if: bool = True) -> None:
+    """Some pretrained networks re-normalise their three colours: an attribute, not a weight."""
+    flag = "transform_input"
+    if hasattr(like, flag):
+        setattr(model, flag, getattr(like, flag) and only_if)
+
+
+def _torchvision_names() -> list[str]:
+    import torchvision.models as tv
+
+    return [name for name in tv.list_models() if not name.startswith("quantized_")]
+
+
+def _timm(
+    name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
+) -> nn.Module:
+    timm = _extra("timm", "timm")
+    architecture = name.split(".")[0]  # "resnet50.a1_in1k" names weights too
+    if not timm.is_model(architecture):
+        raise unknown("timm model", name, timm.list_models(), "explainfix list models")
+    options = _given(num_classes=num_classes, in_chans=in_channels)
+
+    def build() -> nn.Module:
+        model: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
+        return model
+
+    return _fetch(name, build) if pretrained else build()
+
+
+def _timm_names() -> list[str]:
+    return list(_extra("timm", "timm").list_models()) if _installed("timm") else []
+
+
+def _smp(
+    name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
+) -> nn.Module:
+    smp = _extra("segmentation_models_pytorch", "smp")
+    architecture, _, encoder = name.partition("/")
+    if architecture not in smp.MODEL_ARCHITECTURES_MAPPING:
+        known = smp.MODEL_ARCHITECTURES_MAPPING
+        raise unknown("segmentation model", architecture, known, "explainfix list models")
+    encoders = smp.encoders.get_encoder_names()
+    if encoder and not encoder.startswith("tu-") and encoder not in encoders:
+        raise unknown("encoder", encoder, encoders)
+    options = _given(classes=num_classes, in_channels=in_channels, encoder_name=encoder or None)
+
+    def build() -> nn.Module:
+        weights = "imagenet" if pretrained else None
+        model: nn.Module = smp.create_model(architecture, encoder_weights=weights, **options)
+        return model
+
+    return _fetch(name, build) if pretrained else build()
+
+
+def _smp_names() -> list[str]:
+    installed = _installed("segmentation_models_pytorch")
+    smp = _extra("segmentation_models_pytorch", "smp") if installed else None
+    return sorted(smp.MODEL_ARCHITECTURES_MAPPING) if smp else []
+
+
+def _python(
+    name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
+) -> nn.Module:
+    file, _, factory = name.rpartition(":")
+    if pretrained:
+        raise ValueError(f"{name!r} has no pretrained weights to look up; pass weights=FILE")
+    module = _run_file(Path(file))
+    functions = [n for n, f in vars(module).items() if callable(f) and not n.startswith("_")]
+    if factory not in functions:
+        raise unknown(f"function in {file!r}:", factory, functions)
+    build = getattr(module, factory)
+    options = _given(num_classes=num_classes, in_channels=in_channels)
+    accepted = inspect.signature(build).parameters.values()
+    for option in options:
+        if not any(p.name == option or p.kind is p.VAR_KEYWORD for p in accepted):
+            raise ValueError(f"{name!r} takes no {option}: give the function that parameter")
+    model = build(**options)
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{name!r} returned {type(model).__name__}, not a torch.nn.Module")
+    return model
+
+
+def _run_file(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {str(file)!r}")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{str(file)!r} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's file raises
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{str(file)!r} could not be run: {reason}") from error
+    return module
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that are not `None`."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _extra(package: str, extra: str) -> Any:
+    if not _installed(package):
+        raise ImportError(
+            f"{extra}: models need a package: pip install 'explainfix[{extra}]'", name=package
+        )
+    return importlib.import_module(package)
+
+
+def _fetch(name: str, build: Any) -> nn.Module:
+    """Run a builder that may download, and say it plainly when that fails."""
+    try:
+        model: nn.Module = build()
+    except Exception as error:  # each hub raises its own types
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"the pretrained weights of {name!r} could not be had ({reason}); download them where "
+            "you can and pass weights=FILE"
+        ) from error
+    return model
+
+
+models["unetd"] = ModelSource(_unetd, lambda: ["unetd"])
+models["torchvision"] = ModelSource(_torchvision, _torchvision_names)
+models["timm"] = ModelSource(_timm, _timm_names)
+models["smp"] = ModelSource(_smp, _smp_names)
+models["python"] = ModelSource(_python, list)
