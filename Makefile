@@ -6,7 +6,7 @@ READY := .venv/ready
 .PHONY: demo test quick bench lint clean
 
 demo: $(READY)  ## fix U-NetD with all six methods, describe it, draw the filters
-	$(BIN)/python -m explainfix.demo
+	$(BIN)/python examples/demo.py
 
 test: lint  ## everything: style, types, doctests, tests, the whole zoo
 	$(BIN)/pytest -q -n 2

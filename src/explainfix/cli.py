@@ -2,24 +2,27 @@
 
 import inspect
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import cyclopts
 from cyclopts import Parameter
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 from torch import nn
 
 from . import __version__
-from .fix import Scale, fix_, list_filters, recipes
+from .fix import Scale, fix_, list_filters, method_options, recipes
 from .layers import spatial_layers
 from .registry import filters
-from .store import check_free, load, origin_of, save
+from .store import check_free, load, save
 from .zoo import create_model, list_models
 
 app = cyclopts.App(
@@ -28,10 +31,54 @@ app = cyclopts.App(
     version=__version__,
     help_format="plaintext",
 )
-_JSON = Parameter(name="--json", negative="", help="Print JSON for machines.")
-_CLASSES = Parameter(help="Number of outputs (default: the model's own).")
-_CHANNELS = Parameter(help="Number of input channels (default: the model's own).")
-_WEIGHTS = Parameter(help="'pretrained', or a safetensors or .pth file.")
+_Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for machines.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Build:
+    """How to build a model that is given by name.
+
+    Parameters
+    ----------
+    weights
+        'pretrained', or a safetensors or .pth file (default: random).
+    num_classes
+        Number of outputs (default: the model's own).
+    in_channels
+        Number of input channels (default: the model's own).
+    """
+
+    weights: str | None = None
+    num_classes: int | None = None
+    in_channels: int | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Rule:
+    """How to set the filters.
+
+    Parameters
+    ----------
+    seed
+        Same seed, same filters.
+    scale
+        Norm of the kernels: the method's own, or Kaiming's for networks without BatchNorm.
+    guide
+        What guides guidedsteer, by default the model itself: a saved file, or the name of a
+        model with pretrained weights.
+    layers
+        Only these layers: a path or a pattern such as 'layer4.*'; may be repeated.
+    option
+        An option of the method, NAME=VALUE; may be repeated.
+    """
+
+    seed: int = 0
+    scale: Scale = "paper"
+    guide: str | None = None
+    layers: Annotated[list[str] | None, Parameter(negative="")] = None
+    option: Annotated[list[str] | None, Parameter(name=["--option", "-O"], negative="")] = None
 
 
 @app.command
@@ -41,16 +88,10 @@ def fix(
     *,
     method: str,
     output: Annotated[Path, Parameter(name=["--output", "-o"])],
-    seed: int = 0,
-    scale: Scale = "paper",
-    guide: str | None = None,
-    layers: Annotated[list[str] | None, Parameter(negative="")] = None,
-    option: Annotated[list[str] | None, Parameter(name=["--option", "-O"], negative="")] = None,
-    weights: Annotated[str | None, _WEIGHTS] = None,
-    num_classes: Annotated[int | None, _CLASSES] = None,
-    in_channels: Annotated[int | None, _CHANNELS] = None,
+    rule: Rule | None = None,
+    build: Build | None = None,
     force: Annotated[bool, Parameter(negative="")] = False,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: _Json = False,
 ) -> None:
     """Set and freeze all spatial filters of a model, and save it.
 
@@ -62,57 +103,34 @@ def fix(
         The rule for the filters (explainfix list filters).
     output
         The safetensors file to write.
-    seed
-        Same seed, same filters.
-    scale
-        Norm of the kernels: the method's own, or Kaiming's for networks without BatchNorm.
-    guide
-        Model or saved file that guides guidedsteer, with pretrained weights if it has some
-        (default: the model itself).
-    layers
-        Fix only these layers: paths or patterns such as 'layer4.*'; may be repeated.
-    option
-        An option of the method, NAME=VALUE; may be repeated.
     force
         Overwrite the output file.
     """
+    rule = rule or Rule()
+    filters.find(method)
     check_free(output, overwrite=force)
-    network = _open(model, weights, num_classes, in_channels)
-    guide_network = None if guide is None else _open(guide, None, None, None)
+    network = _open(model, build or Build())
     recipe = fix_(
         network,
         method,
-        seed=seed,
-        scale=scale,
-        guide=guide_network,
-        layers=layers,
+        seed=rule.seed,
+        scale=rule.scale,
+        guide=_open_guide(rule.guide) if rule.guide else None,
+        layers=rule.layers,
         progress=lambda paths: _track(paths, f"Fixing by {method}"),
-        **_options(option or []),
+        **_options(rule.option or []),
     )
     save(network, output, overwrite=force)
     spatial, total = _parameter_counts(network)
-    summary = {
-        "output": str(output),
-        "method": recipe.method,
-        "seed": recipe.seed,
-        "scale": recipe.scale,
-        "options": dict(recipe.options),
-        "layers_fixed": len(recipe.digests),
-        "spatial_parameters": spatial,
-        "parameters": total,
-        "bytes": output.stat().st_size,
-    }
+    size = output.stat().st_size
     if as_json:
-        _print_json(summary)
+        counts = {"spatial_parameters": spatial, "parameters": total, "bytes": size}
+        _print_json({"output": str(output), **asdict(recipe), **counts})
         return
-    out = Console(highlight=False)
-    out.print(
-        f"Fixed [bold]{len(recipe.digests)}[/bold] spatial layers by [bold]{recipe.method}[/bold], "
-        f"seed {recipe.seed}."
-    )
-    out.print(
-        f"{spatial:,} of {total:,} parameters ({spatial / total:.1%}) are spatial.\n"
-        f"Wrote {output} ({output.stat().st_size / 1e6:.1f} MB)."
+    Console(highlight=False).print(
+        f"Fixed [bold]{len(recipe.digests)}[/bold] spatial layers by [bold]{method}[/bold], "
+        f"seed {recipe.seed}: {spatial:,} of {total:,} parameters ({spatial / total:.1%}).\n"
+        f"Wrote {escape(str(output))}, {size / 1e6:.1f} MB."
     )
 
 
@@ -122,7 +140,7 @@ def list_(
     pattern: str = "*",
     /,
     *,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: _Json = False,
 ) -> None:
     """List the methods and models there are.
 
@@ -143,7 +161,10 @@ def list_(
     if what != "models":
         table = Table("filters", "what they are", "options", box=None, pad_edge=False)
         for name, entry in described.items():
-            options = "\n".join(f"{o}={'|'.join(v)}" for o, v in entry["options"].items())
+            options = "\n".join(
+                f"{option}={'|'.join(str(value).lower() for value in values)}"
+                for option, values in entry["options"].items()
+            )
             table.add_row(f"[bold]{name}[/bold]", entry["summary"], options)
         out.print(table)
     if what == "models":
@@ -158,15 +179,23 @@ def list_(
         out.print("all of them: explainfix list models; some: explainfix list models 'timm:res*'")
 
 
+@dataclass(frozen=True)
+class LayerRow:
+    """One line of `explainfix info`."""
+
+    layer: str
+    kernel: tuple[int, ...]
+    parameters: int
+    fixed_by: str | None
+
+
 @app.command
 def info(
     model: str,
     /,
     *,
-    weights: Annotated[str | None, _WEIGHTS] = None,
-    num_classes: Annotated[int | None, _CLASSES] = None,
-    in_channels: Annotated[int | None, _CHANNELS] = None,
-    as_json: Annotated[bool, _JSON] = False,
+    build: Build | None = None,
+    as_json: _Json = False,
 ) -> None:
     """Show the spatial layers of a model: kernels, parameters, and how they were fixed.
 
@@ -175,37 +204,40 @@ def info(
     model
         A model's name (explainfix list models) or a file that explainfix saved.
     """
-    network = _open(model, weights, num_classes, in_channels)
+    network = _open(model, build or Build())
     spatial, total = _parameter_counts(network)
     fixed = recipes(network)
     rows = [
-        {
-            "layer": path,
-            "kernel": list(layer.kernel_size),
-            "kernels": layer.weight.shape[0] * layer.weight.shape[1],
-            "parameters": layer.weight.numel(),
-            "fixed": fixed[path].method if path in fixed else None,
-        }
+        LayerRow(
+            path,
+            layer.kernel_size,
+            layer.weight.numel(),
+            fixed[path].method if path in fixed else None,
+        )
         for path, layer in spatial_layers(network).items()
     ]
     if as_json:
-        summary = {"model": model, "parameters": total, "spatial_parameters": spatial}
-        _print_json({**summary, "spatial_layers": rows})
+        counts = {"parameters": total, "spatial_parameters": spatial}
+        _print_json({"model": model, **counts, "spatial_layers": [asdict(row) for row in rows]})
         return
-    out = Console(highlight=False)
     table = Table("spatial layer", box=None, pad_edge=False, header_style="bold")
     for heading in ("kernel", "kernels", "parameters", "share"):
         table.add_column(heading, justify="right")
-    if fixed:
-        table.add_column("fixed by")
+    table.add_column("fixed by" if fixed else "")
     for row in rows:
-        size = "x".join(map(str, row["kernel"]))
-        cells = [row["layer"], size, f"{row['kernels']:,}", f"{row['parameters']:,}"]
-        table.add_row(*cells, f"{row['parameters'] / total:.2%}", row["fixed"] or "")
+        table.add_row(
+            row.layer,
+            "x".join(map(str, row.kernel)),
+            f"{row.parameters // math.prod(row.kernel):,}",
+            f"{row.parameters:,}",
+            f"{row.parameters / total:.2%}",
+            row.fixed_by,
+        )
+    out = Console(highlight=False)
     out.print(table)
     out.print(
-        f"\n[bold]{model}[/bold]: {total:,} parameters, {spatial:,} of them ({spatial / total:.1%}) "
-        f"in {len(rows)} spatial layers; {len(fixed)} layers fixed."
+        f"\n[bold]{escape(model)}[/bold]: {total:,} parameters, "
+        f"{spatial:,} ({spatial / total:.1%}) in {len(rows)} spatial layers, {len(fixed)} fixed"
     )
 
 
@@ -229,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _mistake(message: str) -> int:
     line = " ".join(message.split())
     Console(stderr=True, highlight=False, soft_wrap=True).print(
-        f"[bold red]error:[/bold red] {line.replace('[', r'\[')}"
+        f"[bold red]error:[/bold red] {escape(line)}"
     )
     return 2
 
@@ -240,20 +272,21 @@ def _in_words(error: Exception) -> str:
     return str(error)
 
 
-def _open(
-    model: str, weights: str | None, num_classes: int | None, in_channels: int | None
-) -> nn.Module:
+def _open(model: str, build: Build) -> nn.Module:
     """The model of a name, or in a file that `save` wrote."""
     if not model.endswith(".safetensors"):
-        return create_model(
-            model, num_classes=num_classes, in_channels=in_channels, weights=weights
-        )
-    if (weights, num_classes, in_channels) != (None, None, None):
+        return create_model(model, **asdict(build))
+    if build != Build():
         raise ValueError(
             f"{model!r} is a saved model and complete: it takes no --weights, --num-classes or "
             "--in-channels"
         )
     return load(model, progress=lambda paths: _track(paths, "Regenerating filters"))
+
+
+def _open_guide(guide: str) -> nn.Module:
+    saved = guide.endswith(".safetensors")
+    return _open(guide, Build() if saved else Build(weights="pretrained"))
 
 
 def _options(pairs: list[str]) -> dict[str, Any]:
@@ -267,8 +300,13 @@ def _options(pairs: list[str]) -> dict[str, Any]:
     return options
 
 
-def _describe(name: str) -> dict[str, Any]:
-    raise NotImplementedError
+def _describe(method: str) -> dict[str, Any]:
+    """What a method is, from the first line of its file, and its options."""
+    text = inspect.getdoc(inspect.getmodule(filters.find(method))) or ""
+    return {
+        "summary": text.splitlines()[0].partition(": ")[2],
+        "options": {name: list(values) for name, values in method_options(method).items()},
+    }
 
 
 def _parameter_counts(model: nn.Module) -> tuple[int, int]:

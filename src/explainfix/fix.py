@@ -25,6 +25,9 @@ Progress = Callable[[Iterable[str]], Iterable[str]]
 # A convolution carries its recipe under this name, and so does a state_dict's metadata.
 _CARRIED = "explainfix_recipe"
 
+# What a method may ask for by name: kernels that come from a model, which no recipe can give back.
+_FROM_MODELS = frozenset({"own", "guide"})
+
 
 @dataclass(frozen=True)
 class KernelRecipe:
@@ -61,6 +64,21 @@ def list_filters() -> list[str]:
     return sorted(filters)
 
 
+def method_options(method: str) -> dict[str, tuple[Any, ...]]:
+    """The options of a method and the values each may take, the default first.
+
+    >>> method_options("guidedsteer")
+    {'sampling': ('kde', 'normal'), 'centred': (False, True)}
+    """
+    rule = filters.find(method)
+    hints = typing.get_type_hints(rule)
+    return {
+        parameter.name: typing.get_args(hints[parameter.name]) or (False, True)
+        for parameter in inspect.signature(rule).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in _FROM_MODELS
+    }
+
+
 def fix_(
     model: nn.Module,
     method: str,
@@ -90,7 +108,7 @@ def fix_(
     ['0.weight']
     """
     rule = filters.find(method)
-    _check_options(method, rule, options)
+    _check_options(method, options)
     if scale not in typing.get_args(Scale):
         raise unknown("scale", scale, typing.get_args(Scale))
     if guide is not None and "guide" not in inspect.signature(rule).parameters:
@@ -178,7 +196,7 @@ def check_fixed(model: nn.Module) -> None:
 
 def can_regenerate(recipe: KernelRecipe) -> bool:
     """Whether the recipe alone gives the kernels: not where they came from a model."""
-    return not {"own", "guide"} & set(inspect.signature(filters.find(recipe.method)).parameters)
+    return not _FROM_MODELS & set(inspect.signature(filters.find(recipe.method)).parameters)
 
 
 def regenerate(recipe: KernelRecipe) -> Tensor:
@@ -254,22 +272,13 @@ def _sources(
     return {path: {} for path in layers}
 
 
-def _check_options(method: str, rule: Callable[..., Array], options: Mapping[str, Any]) -> None:
-    """Every option must be one of the method's, and its value one that the annotation allows."""
-    hints = typing.get_type_hints(rule)
-    known = [
-        parameter.name
-        for parameter in inspect.signature(rule).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in ("own", "guide")
-    ]
+def _check_options(method: str, options: Mapping[str, Any]) -> None:
+    known = method_options(method)
     for name, value in options.items():
         if name not in known:
-            raise unknown(f"option of {method!r}", name, known, "explainfix list filters")
-        choices = typing.get_args(hints[name]) or (False, True)
-        if not any(
-            value is choice or (value == choice and isinstance(value, str)) for choice in choices
-        ):
-            raise unknown(f"value of {name!r}", value, map(str, choices))
+            raise unknown(f"{method!r} option", name, known, "explainfix list filters")
+        if not any(type(value) is type(choice) and value == choice for choice in known[name]):
+            raise unknown(f"{name!r} value", value, map(str, known[name]))
 
 
 def _kaiming_gain(kernels: Array, layer: Convolution) -> float:

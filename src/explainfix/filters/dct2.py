@@ -1,4 +1,4 @@
-"""DCT2: every kernel is one filter of the orthonormal DCT-II basis. Covers it evenly; unsteered."""
+"""DCT2: filters of the orthonormal DCT-II basis, each equally often; unsteered."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""GHaar: a random mixture of generalised Haar filters, cosines of random frequency."""
+"""GHaar: random mixtures of generalised Haar filters, cosines of random frequency."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""GuidedSteer: new kernels that steer like those of a guide network, sampled column by column."""
+"""GuidedSteer: new kernels that steer like those of a guide network."""
 
 import math
 from collections.abc import Mapping

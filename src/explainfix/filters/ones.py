@@ -1,4 +1,4 @@
-"""Ones: every weight is one. A box filter; the paper's unsteered control."""
+"""Ones: box filters, every weight is one; unsteered."""
 
 import numpy as np
 

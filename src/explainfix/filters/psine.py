@@ -1,4 +1,4 @@
-"""Psine: a random polynomial of outer products of sinusoids, zero mean, unit norm."""
+"""Psine: random polynomials of sinusoids with zero mean and unit norm."""
 
 import math
 

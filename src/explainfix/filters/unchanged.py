@@ -1,4 +1,4 @@
-"""Unchanged: the kernels stay as they are, random or pretrained, and are frozen."""
+"""Unchanged: the kernels as they are, random or pretrained."""
 
 from ..registry import filters
 from .exact import Array, Draw

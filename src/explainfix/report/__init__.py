@@ -1,0 +1,1 @@
+"""Pictures. matplotlib is imported when the first one is drawn."""
