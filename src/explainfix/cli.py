@@ -5,6 +5,7 @@ import json
 import math
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -153,30 +154,33 @@ def list_(
     """
     described = {name: _describe(name) for name in list_filters()}
     names = [] if what == "filters" else list_models(pattern)
+    if what == "models" and not names:
+        raise ValueError(f"no model matches {pattern!r}; explainfix list models shows all")
     if as_json:
         everything: dict[str, Any] = {"filters": described, "models": names}
         _print_json({what: everything[what]} if what else everything)
-        return
-    out = Console(highlight=False)
-    if what != "models":
-        table = Table("filters", "what they are", "options", box=None, pad_edge=False)
-        for name, entry in described.items():
-            options = "\n".join(
-                f"{option}={'|'.join(str(value).lower() for value in values)}"
-                for option, values in entry["options"].items()
-            )
-            table.add_row(f"[bold]{name}[/bold]", entry["summary"], options)
-        out.print(table)
-    if what == "models":
+    elif what == "models":
         print("\n".join(names))
-    elif what is None:
-        counts: dict[str, int] = {}
-        for name in names:
-            source = name.split(":")[0]
-            counts[source] = counts.get(source, 0) + 1
-        listed = ", ".join(f"{n} {s}:" if n > 1 else s for s, n in counts.items())
-        out.print(f"\n[bold]models[/bold]  {listed}, FILE.py:FACTORY")
-        out.print("all of them: explainfix list models; some: explainfix list models 'timm:res*'")
+    else:
+        _print_filters(described)
+    if what is None and not as_json:
+        counts = Counter(name.split(":")[0] for name in names)
+        listed = ", ".join(f"{n} {s}:NAME" if n > 1 else s for s, n in counts.items())
+        Console(highlight=False).print(
+            f"\n[bold]models[/bold]       {listed}, FILE.py:FACTORY\n"
+            "all of them: explainfix list models; some: explainfix list models 'timm:res*'"
+        )
+
+
+def _print_filters(described: dict[str, dict[str, Any]]) -> None:
+    table = Table("filters", "", box=None, pad_edge=False, header_style="bold")
+    for name, entry in described.items():
+        lines = [entry["summary"]]
+        for option, values in entry["options"].items():
+            choices = "|".join(str(value).lower() for value in values)
+            lines.append(f"[dim]--option {option}={choices}[/dim]")
+        table.add_row(name, "\n".join(lines))
+    Console(highlight=False).print(table)
 
 
 @dataclass(frozen=True)

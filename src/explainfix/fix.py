@@ -123,7 +123,7 @@ def fix_(
     planned: dict[str, tuple[Tensor, KernelRecipe]] = {}
     # One BLAS thread: the bits must not depend on how many there are.
     with threadpool_limits(limits=1, user_api="blas"):
-        sources = _sources(rule, chosen, model if guide is None else guide)
+        sources = _sources(rule, chosen, model, guide)
         for path in progress(chosen) if progress else chosen:
             layer = chosen[path]
             kernels = rule(tuple(layer.weight.shape), Draw(seed, path), **sources[path], **options)
@@ -257,19 +257,23 @@ def _recipe_from_state(
 
 
 def _sources(
-    rule: Callable[..., Array], layers: dict[str, Convolution], guide: nn.Module
+    rule: Callable[..., Array],
+    chosen: dict[str, Convolution],
+    model: nn.Module,
+    guide: nn.Module | None,
 ) -> dict[str, dict[str, Any]]:
     """For each layer, what the method wants from a model: nothing, its own kernels or a guide."""
     wanted = inspect.signature(rule).parameters
     if "own" in wanted:
-        return {path: {"own": _as_array(layer)} for path, layer in layers.items()}
+        return {path: {"own": _as_array(layer)} for path, layer in chosen.items()}
     if "guide" in wanted:
-        weights = spatial_layers(guide)
-        require_writable_kernels(weights)
-        shapes = {path: tuple(layer.weight.shape[2:]) for path, layer in layers.items()}
-        matched = Guide({path: _as_array(layer) for path, layer in weights.items()}).match(shapes)
-        return {path: {"guide": layer_guide} for path, layer_guide in matched.items()}
-    return {path: {} for path in layers}
+        guiding = spatial_layers(model if guide is None else guide)
+        require_writable_kernels(guiding)
+        # All layers of the model, chosen or not: which one guides which must not depend on that.
+        shapes = {path: tuple(layer.kernel_size) for path, layer in spatial_layers(model).items()}
+        matched = Guide({path: _as_array(layer) for path, layer in guiding.items()}, shapes)
+        return {path: {"guide": matched.layer(path)} for path in chosen}
+    return {path: {} for path in chosen}
 
 
 def _check_options(method: str, options: Mapping[str, Any]) -> None:

@@ -48,47 +48,42 @@ class LayerGuide:
 
 
 class Guide:
-    """The kernels of a guide network, `(out, in, *shape)` by layer path, ready to be looked up.
+    """The kernels of a guide network, `(out, in, *shape)` by path, for a network to be guided.
 
-    A layer is guided by the layer of the same path and kernel shape; failing that, by the layer in
-    the same place, if the two networks have the same kernel shapes in the same order; failing
-    that, by all guide kernels of its shape.
+    A layer is guided by the layer of the same path and kernel shape. If there is no such pair but
+    both networks have the same kernel shapes in the same order, layers correspond by their place.
+    A layer without a partner is guided by all guide kernels of its shape.
     """
 
-    def __init__(self, weights: Mapping[str, Array]) -> None:
+    def __init__(self, weights: Mapping[str, Array], guided: Mapping[str, tuple[int, ...]]) -> None:
         for path, weight in weights.items():
             if not np.isfinite(weight).all():
                 raise ValueError(f"the guide's layer {path!r} has NaN or infinite weights")
-        self.shapes = {path: weight.shape[2:] for path, weight in weights.items()}
+        shapes = {path: weight.shape[2:] for path, weight in weights.items()}
         self.layers = {
-            path: weight.reshape(-1, math.prod(weight.shape[2:]))
-            for path, weight in weights.items()
+            path: weight.reshape(-1, math.prod(shapes[path])) for path, weight in weights.items()
         }
         self.families = {
-            shape: Family(
-                np.concatenate([k for p, k in self.layers.items() if self.shapes[p] == shape])
-            )
-            for shape in set(self.shapes.values())
+            shape: Family(np.concatenate([k for p, k in self.layers.items() if shapes[p] == shape]))
+            for shape in set(shapes.values())
         }
+        self.guided = dict(guided)
+        self.partners = {path: path for path in guided if shapes.get(path) == guided[path]}
+        if not self.partners and list(guided.values()) == list(shapes.values()):
+            self.partners = dict(zip(guided, shapes, strict=True))
 
-    def match(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, LayerGuide]:
-        """The guide of each layer, given the kernel shapes of a network's layers in order."""
-        same_build = list(shapes.values()) == list(self.shapes.values())
-        by_place = dict(zip(shapes, self.shapes, strict=True)) if same_build else {}
-        matched: dict[str, LayerGuide] = {}
-        for path, shape in shapes.items():
-            if shape not in self.families:
-                size = "x".join(map(str, shape))
-                known = ", ".join(sorted("x".join(map(str, s)) for s in self.families))
-                raise ValueError(
-                    f"the guide has no {size} kernels, which layer {path!r} needs; it has "
-                    f"{known or 'no spatial layer'}"
-                )
-            family = self.families[shape]
-            partner = path if self.shapes.get(path) == shape else by_place.get(path)
-            kernels = family.kernels if partner is None else self.layers[partner]
-            matched[path] = LayerGuide(kernels, family)
-        return matched
+    def layer(self, path: str) -> LayerGuide:
+        """What guides the layer of that path."""
+        shape = self.guided[path]
+        if shape not in self.families:
+            known = ", ".join(sorted("x".join(map(str, s)) for s in self.families))
+            raise ValueError(
+                f"the guide has no {'x'.join(map(str, shape))} kernels, which layer {path!r} "
+                f"needs; it has {known or 'no spatial layer'}"
+            )
+        family = self.families[shape]
+        partner = self.partners.get(path)
+        return LayerGuide(family.kernels if partner is None else self.layers[partner], family)
 
 
 @filters.register("guidedsteer")
@@ -107,9 +102,9 @@ def guidedsteer(
     1/√(1 + n^(-2/5)), since the bandwidth would otherwise add that much variance: both give the
     guide's column means and variances, and so its mean squared kernel norm.
 
-    >>> guide = Guide({"conv": np.random.default_rng(0).normal(size=(8, 4, 3, 3))})
-    >>> (layer,) = guide.match({"conv": (3, 3)}).values()
-    >>> guidedsteer((16, 8, 3, 3), Draw(0, "conv"), guide=layer).shape
+    >>> kernels = np.random.default_rng(0).normal(size=(8, 4, 3, 3))
+    >>> guide = Guide({"conv": kernels}, guided={"conv": (3, 3)})
+    >>> guidedsteer((16, 8, 3, 3), Draw(0, "conv"), guide=guide.layer("conv")).shape
     (16, 8, 3, 3)
     """
     count, size = math.prod(shape[:2]), math.prod(shape[2:])

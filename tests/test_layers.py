@@ -1,0 +1,83 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from explainfix.layers import (
+    fan_in,
+    require_writable_kernels,
+    select_layers,
+    spatial_layers,
+)
+
+
+def test_every_kind_of_convolution_counts(every_convolution):
+    expected = [name for name in every_convolution if name not in ("pointwise", "norm")]
+    assert list(spatial_layers(every_convolution)) == expected
+
+
+def test_subclasses_count_and_plain_1x1_of_any_dimension_do_not():
+    class Own(nn.Conv2d):
+        pass
+
+    model = nn.Sequential(Own(1, 1, 3), nn.Conv1d(1, 1, 1), nn.Conv3d(1, 1, 1), nn.Linear(2, 2))
+    assert list(spatial_layers(model)) == ["0"]
+
+
+def test_shared_modules_and_tied_weights_appear_once():
+    shared = nn.Conv2d(3, 3, 3)
+    tied = nn.Conv2d(3, 3, 3)
+    tied.weight = shared.weight
+    assert list(spatial_layers(nn.Sequential(shared, shared, tied))) == ["0"]
+
+
+def test_a_model_may_be_one_convolution():
+    assert list(spatial_layers(nn.Conv2d(1, 1, 3))) == [""]
+
+
+def test_patterns_keep_the_order_of_the_model(every_convolution):
+    assert list(select_layers(every_convolution, ["up*", "line"])) == [
+        "line", "up_line", "up", "up_volume",
+    ]  # fmt: skip
+
+
+def test_an_unknown_layer_is_named_with_near_misses(every_convolution):
+    with pytest.raises(ValueError, match="'depthwize': did you mean 'depthwise'"):
+        select_layers(every_convolution, "depthwize")
+
+
+def test_a_model_without_spatial_layers_is_refused():
+    with pytest.raises(ValueError, match="Sequential has no spatial layer"):
+        select_layers(nn.Sequential(nn.Linear(3, 3), nn.Conv2d(3, 3, 1)))
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (weight_norm(nn.Conv2d(3, 3, 3)), "remove_parametrizations"),
+        (nn.LazyConv2d(3, 3), "run the model once"),
+        (nn.Conv2d(3, 3, 3, device="meta"), "meta device"),
+        (nn.Conv2d(3, 3, 3, dtype=torch.complex64), "complex64"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
+def test_kernels_that_cannot_be_written_are_refused_by_name(layer, message):
+    layers = spatial_layers(nn.Sequential(layer))
+    with pytest.raises(ValueError, match=rf"'0'.*{message}"):
+        require_writable_kernels(layers)
+
+
+def test_fan_in_counts_the_inputs_that_reach_an_output():
+    # Feed ones through kernels of ones: away from the border each output counts its inputs.
+    layers = [
+        nn.Conv2d(6, 4, (3, 5), groups=2, bias=False),
+        nn.Conv1d(8, 8, 5, groups=8, bias=False),
+        nn.ConvTranspose2d(6, 4, 4, stride=2, groups=2, bias=False),
+        nn.ConvTranspose2d(6, 4, 2, stride=2, bias=False),
+        nn.ConvTranspose2d(6, 4, 3, bias=False),
+    ]
+    for layer in layers:
+        nn.init.ones_(layer.weight)
+        outputs = layer(torch.ones(1, layer.in_channels, *[16] * (layer.weight.dim() - 2)))
+        centre = outputs[(0, 0, *[slice(8, 10)] * (layer.weight.dim() - 2))]
+        assert fan_in(layer) == centre.mean().item()
