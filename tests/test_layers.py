@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from explainfix.layers import (
-    fan_in,
+    kernels_by_output,
     require_writable_kernels,
     select_layers,
     spatial_layers,
@@ -67,17 +67,24 @@ def test_kernels_that_cannot_be_written_are_refused_by_name(layer, message):
         require_writable_kernels(layers)
 
 
-def test_fan_in_counts_the_inputs_that_reach_an_output():
-    # Feed ones through kernels of ones: away from the border each output counts its inputs.
-    layers = [
+@pytest.mark.parametrize(
+    "layer",
+    [
         nn.Conv2d(6, 4, (3, 5), groups=2, bias=False),
         nn.Conv1d(8, 8, 5, groups=8, bias=False),
         nn.ConvTranspose2d(6, 4, 4, stride=2, groups=2, bias=False),
-        nn.ConvTranspose2d(6, 4, 2, stride=2, bias=False),
-        nn.ConvTranspose2d(6, 4, 3, bias=False),
-    ]
-    for layer in layers:
-        nn.init.ones_(layer.weight)
-        outputs = layer(torch.ones(1, layer.in_channels, *[16] * (layer.weight.dim() - 2)))
-        centre = outputs[(0, 0, *[slice(8, 10)] * (layer.weight.dim() - 2))]
-        assert fan_in(layer) == centre.mean().item()
+        nn.ConvTranspose2d(6, 4, 3, stride=2, bias=False),
+        nn.ConvTranspose2d(6, 4, (3, 2), stride=(1, 3), bias=False),
+        nn.ConvTranspose1d(6, 4, 5, stride=3, groups=2, bias=False),
+        nn.ConvTranspose3d(2, 3, 2, stride=2, bias=False),
+    ],
+    ids=str,
+)
+def test_kernels_by_output_are_what_the_outputs_sum(layer):
+    """Away from the border, an input of ones gives each kind of output the sum of its kernels."""
+    period = layer.stride if layer.transposed else [1] * len(layer.kernel_size)
+    outputs = layer(torch.ones(1, layer.in_channels, *[18] * len(period))).detach()[0]
+    middle = outputs[(slice(None), *[slice(6, 6 + step) for step in period])].flatten(1)
+    kernels = kernels_by_output(layer, layer.weight.detach().numpy())
+    sums = torch.from_numpy(kernels.reshape(layer.out_channels, middle.shape[1], -1).sum(2))
+    torch.testing.assert_close(sums.sort(dim=1).values, middle.sort(dim=1).values)

@@ -2,21 +2,26 @@
 
 import hashlib
 import inspect
-import math
 import operator
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from .filters.exact import Array, Draw
+from .filters.gain import kaiming_gain
 from .filters.guidedsteer import Guide
-from .layers import Convolution, fan_in, require_writable_kernels, select_layers, spatial_layers
+from .layers import (
+    Convolution,
+    kernels_by_output,
+    require_writable_kernels,
+    select_layers,
+    spatial_layers,
+)
 from .registry import filters, unknown
 
 Scale = Literal["paper", "fan_in"]
@@ -94,9 +99,9 @@ def fix_(
 
     Biases, 1x1 convolutions and everything else stay as they are, learnable or not. `layers` names
     the layers to fix (paths or patterns such as "layer4.*"; all by default). `scale="paper"` keeps
-    the norm of the method; "fan_in" gives each layer the mean square 2/fan_in of Kaiming's
-    initialisation, for networks without normalisation. `guide` guides "guidedsteer", by default
-    the model itself. `progress` wraps the loop over layers, as `rich.progress.track` does.
+    the norm of the method; "fan_in" gives the activations the variance that Kaiming's
+    initialisation would, for networks without normalisation. `guide` guides "guidedsteer", by
+    default the model itself. `progress` wraps the loop over layers, as `rich.progress.track` does.
 
     A layer's kernels depend on the seed and on the layer's path alone. On any error the model is
     as it was.
@@ -127,7 +132,7 @@ def fix_(
         for path in progress(chosen) if progress else chosen:
             layer = chosen[path]
             kernels = rule(tuple(layer.weight.shape), Draw(seed, path), **sources[path], **options)
-            gain = _kaiming_gain(kernels, layer) if scale == "fan_in" else 1.0
+            gain = kaiming_gain(kernels_by_output(layer, kernels)) if scale == "fan_in" else 1.0
             weight = _rounded(kernels, gain, layer.weight.dtype)
             if not weight.isfinite().all():
                 raise ValueError(f"{method!r} gives layer {path!r} NaN or infinite kernels")
@@ -283,12 +288,6 @@ def _check_options(method: str, options: Mapping[str, Any]) -> None:
             raise unknown(f"{method!r} option", name, known, "explainfix list filters")
         if not any(type(value) is type(choice) and value == choice for choice in known[name]):
             raise unknown(f"{name!r} value", value, map(str, known[name]))
-
-
-def _kaiming_gain(kernels: Array, layer: Convolution) -> float:
-    """The factor that gives the kernels the mean square 2/fan_in; one for kernels of zeros."""
-    mean_square = float(np.mean(kernels * kernels))
-    return math.sqrt(2 / (fan_in(layer) * mean_square)) if mean_square > 0 else 1.0
 
 
 def _rounded(kernels: Array, gain: float, dtype: torch.dtype) -> Tensor:

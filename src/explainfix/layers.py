@@ -3,7 +3,10 @@
 import fnmatch
 import math
 from collections.abc import Iterable
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
@@ -87,10 +90,25 @@ def require_writable_kernels(layers: dict[str, Convolution]) -> None:
             raise ValueError(f"the weight of {path!r} is {layer.weight.dtype}, not real numbers")
 
 
-def fan_in(layer: Convolution) -> float:
-    """How many inputs each output of the convolution sums, on average over positions.
+def kernels_by_output(layer: Convolution, weight: NDArray[Any]) -> NDArray[Any]:
+    """What each output of the layer sums: its weight as `(outputs, inputs, *taps)`.
 
-    A transposed convolution of stride s sees a kernel element only at every s-th position.
+    A transposed convolution of stride s has s kinds of outputs along an axis, each of which sees
+    every s-th place of the kernel: they count as different outputs.
+
+    >>> layer = nn.ConvTranspose2d(16, 8, 4, stride=2)
+    >>> kernels_by_output(layer, layer.weight.detach().numpy()).shape
+    (32, 16, 2, 2)
     """
-    inputs = layer.in_channels / layer.groups * math.prod(layer.kernel_size)
-    return inputs / math.prod(layer.stride) if layer.transposed else inputs
+    if not layer.transposed:
+        return weight
+    inputs, outputs = layer.in_channels // layer.groups, layer.out_channels // layer.groups
+    kernel, stride = layer.kernel_size, layer.stride
+    seen = [-(-size // step) for size, step in zip(kernel, stride, strict=True)]
+    room = [n * step - size for n, size, step in zip(seen, kernel, stride, strict=True)]
+    padded = np.pad(weight, [(0, 0), (0, 0), *((0, extra) for extra in room)])
+    split = [length for pair in zip(seen, stride, strict=True) for length in pair]
+    parts = padded.reshape(layer.groups, inputs, outputs, *split)
+    places = range(3, 3 + len(split))
+    order = [0, 2, *places[1::2], 1, *places[::2]]
+    return parts.transpose(order).reshape(-1, inputs, *seen)
