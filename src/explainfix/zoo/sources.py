@@ -36,12 +36,20 @@ def _torchvision(
 
     if name not in _torchvision_names():
         raise unknown("torchvision model", name, _torchvision_names(), "explainfix list models")
-    build = tv.get_model_builder(name)
+    builder = tv.get_model_builder(name)
+    has_backbone = "weights_backbone" in inspect.signature(builder).parameters
+
+    def build(**options: Any) -> nn.Module:
+        # By default a builder without weights of its own still downloads those of its backbone.
+        backbone = {"weights_backbone": None} if has_backbone else {}
+        model: nn.Module = builder(**backbone, **options)
+        return model
+
     with warnings.catch_warnings():
         # Some builders announce that their default initialisation will change one day.
         warnings.simplefilter("ignore", FutureWarning)
         if not pretrained:
-            model: nn.Module = build(weights=None, **_given(num_classes=num_classes))
+            model = build(weights=None, **_given(num_classes=num_classes))
         else:
             model = _fetch(name, lambda: build(weights=tv.get_model_weights(name).DEFAULT))
             if num_classes is not None:
@@ -53,8 +61,12 @@ def _torchvision(
 
 
 def _with_new_head(trained: nn.Module, model: nn.Module) -> nn.Module:
-    """Give `model`, built for other classes, the trained weights of all but its head."""
-    state = {n: v for n, v in trained.state_dict().items() if n in model.state_dict()}
+    """Give `model`, built for other classes, the trained weights of all but its heads.
+
+    Trained networks may lack auxiliary heads that new ones have, or the other way round.
+    """
+    own = model.state_dict()
+    state = own | {name: value for name, value in trained.state_dict().items() if name in own}
     load_weights_(model, state, "the pretrained weights", lambda: trained)
     _set_colour_transform(model, like=trained)
     return model

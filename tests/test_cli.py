@@ -1,0 +1,186 @@
+"""The command line as a user sees it, in a process of its own where streams count."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import explainfix as xf
+from explainfix.cli import main
+
+
+def run(*arguments, **options):
+    command = [sys.executable, "-m", "explainfix", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+INFO = """\
+spatial layer       kernel  kernels  parameters  share
+encoder.0.0.3          3x3       18         162  0.14%  psine
+encoder.0.1.3          3x3       18         162  0.14%
+encoder.1.0.3          3x3       48         432  0.37%
+encoder.1.1.3          3x3       48         432  0.37%
+encoder.2.0.3          3x3       96         864  0.74%
+encoder.2.1.3          3x3       96         864  0.74%
+encoder.3.0.3          3x3      192       1,728  1.48%
+encoder.3.1.3          3x3      192       1,728  1.48%
+decoder.0.before.3     3x3      192       1,728  1.48%
+decoder.0.after.3      3x3      192       1,728  1.48%
+decoder.1.before.3     3x3       96         864  0.74%
+decoder.1.after.3      3x3       96         864  0.74%
+decoder.2.before.3     3x3       48         432  0.37%
+decoder.2.after.3      3x3       48         432  0.37%
+decoder.3.before.3     3x3       18         162  0.14%
+decoder.3.after.3      3x3       18         162  0.14%
+
+unetd: 116,695 parameters, 12,744 (10.9%) in 16 spatial layers, 0 fixed
+"""
+
+
+def tidy(text):
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def test_info():
+    done = run("info", "unetd")
+    assert done.returncode == 0
+    assert tidy(done.stdout) == INFO.replace("  psine", "")
+    assert "\x1b" not in done.stdout  # no colours into a pipe
+
+
+def test_fix_then_info_then_load(tmp_path):
+    file = tmp_path / "fixed.safetensors"
+    done = run(
+        "fix", "unetd", "--method", "psine", "--seed", 3, "--layers", "encoder.0.0.*",
+        "--num-classes", 2, "-o", file,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Fixed 1 spatial layers by psine, seed 3: 12,744 of 116,698" in done.stdout
+    model = xf.load(file)
+    xf.check_fixed(model)
+    assert model.head.out_channels == 2
+    shown = run("info", file).stdout
+    assert tidy(shown).splitlines()[1] == INFO.splitlines()[1]
+    assert "fixed by" in shown
+    assert "1 fixed" in shown
+
+
+def test_json(tmp_path, capsys):
+    file = tmp_path / "fixed.safetensors"
+    options = ["--scale", "fan_in", "--option", "frequencies=independent", "--json"]
+    assert main(["fix", "unetd", "--method", "ghaar", "-o", str(file), *options]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["method"], printed["seed"], printed["scale"]) == ("ghaar", 0, "fan_in")
+    assert printed["options"] == {"frequencies": "independent"}
+    assert printed["bytes"] == file.stat().st_size
+    assert len(printed["digests"]) == 16
+
+    assert main(["info", str(file), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["spatial_parameters"] == 12_744
+    assert printed["spatial_layers"][0] == {
+        "layer": "encoder.0.0.3", "kernel": [3, 3], "parameters": 162, "fixed_by": "ghaar",
+    }  # fmt: skip
+
+    assert main(["list", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert list(printed["filters"]) == xf.list_filters()
+    assert printed["models"] == xf.list_models()
+
+
+def test_list(capsys):
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in xf.list_filters())
+    assert "--option sampling=kde|normal" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    assert main(["list", "models", "torchvision:vgg1?"]) == 0
+    assert capsys.readouterr().out.split() == xf.list_models("torchvision:vgg1?")
+    assert main(["list", "filters"]) == 0
+    assert "models" not in capsys.readouterr().out
+
+
+def test_a_guide_from_a_file(tmp_path):
+    guide = tmp_path / "guide.safetensors"
+    xf.save(xf.create_model("unetd"), guide)
+    arguments = ["unetd", "--method", "guidedsteer", "--guide", str(guide)]
+    assert (
+        main(["fix", *arguments, "-O", "centred=true", "-o", str(tmp_path / "a.safetensors")]) == 0
+    )
+    options = {
+        recipe.options["centred"]
+        for recipe in xf.recipes(xf.load(tmp_path / "a.safetensors")).values()
+    }
+    assert options == {True}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fix unetd --method gharr -o OUT", "unknown filter method 'gharr': did you mean 'ghaar'?"),
+        ("fix resnet18 --method ghaar -o OUT", "did you mean 'torchvision:resnet18'"),
+        ("fix unetd --method ghaar -o OUT --seed many", "many"),
+        ("fix unetd --method ghaar -o OUT --sede 1", "--seed"),
+        ("fix unetd --method ghaar", "--output"),
+        ("fix unetd --method ghaar -o OUT -O frequencies", "'frequencies' is not of the form"),
+        ("fix unetd --method ghaar -o OUT -O frequencies=2", "'2'"),
+        ("fix unetd --method ghaar -o OUT --scale big", "big"),
+        ("fix unetd --method ghaar -o OUT --layers nope", "'nope'"),
+        ("fix unetd --method ghaar -o missing/x.safetensors", "'missing'"),
+        ("fix unetd --method ghaar -o OUT --guide unetd", "no pretrained weights for 'unetd'"),
+        ("fxi unetd", '"fix"'),
+        ("info missing.safetensors", "'missing.safetensors': No such file or directory"),
+        ("info missing.py:make", "no file 'missing.py'"),
+        ("info unetd --weights missing.pth", "'missing.pth': No such file or directory"),
+        ("list models nothing*", "no model matches 'nothing*'"),
+        ("list everything", "everything"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments.replace("OUT", "out.safetensors").split()) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+    assert printed.err.startswith("error: ")
+    assert printed.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_existing_file_needs_force(tmp_path):
+    file = tmp_path / "out.safetensors"
+    file.write_text("precious")
+    arguments = ["fix", "unetd", "--method", "ones", "-o", str(file)]
+    assert main(arguments) == 2
+    assert file.read_text() == "precious"
+    assert main([*arguments, "--force"]) == 0
+    xf.check_fixed(xf.load(file))
+
+
+def test_a_saved_file_is_complete(tmp_path, capsys):
+    file = tmp_path / "m.safetensors"
+    xf.save(xf.create_model("unetd"), file)
+    assert main(["info", str(file), "--num-classes", "3"]) == 2
+    assert "it takes no --weights, --num-classes" in capsys.readouterr().err
+
+
+def test_in_a_process_of_its_own_mistakes_leave_no_traceback():
+    done = run("info", "resnet")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: unknown model 'resnet'")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_stops_early_is_no_error():
+    command = f"{sys.executable} -m explainfix list models | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("unetd\n", "")
+
+
+def test_version_and_help(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == xf.__version__
+    assert main(["fix", "--help"]) == 0
+    assert "--method" in capsys.readouterr().out

@@ -1,0 +1,38 @@
+"""Every method on one of each family of networks: the part of the suite that `make quick` skips."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import explainfix as xf
+from explainfix.fix import can_regenerate, regenerate
+
+SPECS = (Path(__file__).parent / "networks.txt").read_text().split()
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("spec", SPECS)
+def test_each_method_fixes_it(spec):
+    model = xf.create_model(spec)
+    layers = xf.spatial_layers(model)
+    trainable = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    others = {
+        name: parameter.detach().clone()
+        for name, parameter in model.named_parameters()
+        if name.removesuffix(".weight") not in layers
+    }
+    for method in xf.list_filters():
+        recipe = xf.fix_(model, method, seed=1)
+        assert recipe.digests.keys() == layers.keys()
+        xf.check_fixed(model)
+        for path, layer in layers.items():
+            assert layer.weight.isfinite().all(), path
+            assert not layer.weight.requires_grad, path
+        for path, kernels in xf.recipes(model).items():
+            if can_regenerate(kernels):
+                assert torch.equal(regenerate(kernels), layers[path].weight), path
+    now = dict(model.named_parameters())
+    assert all(
+        torch.equal(now[name], value) and now[name].requires_grad for name, value in others.items()
+    )
