@@ -74,5 +74,5 @@ def test_low_frequencies_are_favoured(size):
 
 
 def test_more_kernels_than_fit_one_block():
-    kernels = psine((100, 100, 3), Draw(0, "")).reshape(-1, 3)
+    kernels = psine((200, 200, 3), Draw(0, "")).reshape(-1, 3)
     assert len(np.unique(kernels.round(9), axis=0)) == len(kernels)
