@@ -123,15 +123,17 @@ def fix(
     )
     save(network, output, overwrite=force)
     spatial, total = _parameter_counts(network)
-    size = output.stat().st_size
+    layers, size = len(spatial_layers(network)), output.stat().st_size
     if as_json:
         counts = {"spatial_parameters": spatial, "parameters": total, "bytes": size}
         _print_json({"output": str(output), **asdict(recipe), **counts})
         return
     Console(highlight=False).print(
-        f"Fixed [bold]{len(recipe.digests)}[/bold] spatial layers by [bold]{method}[/bold], "
-        f"seed {recipe.seed}: {spatial:,} of {total:,} parameters ({spatial / total:.1%}).\n"
-        f"Wrote {escape(str(output))}, {size / 1e6:.1f} MB."
+        f"Fixed [bold]{len(recipe.digests)}[/bold] of {layers} spatial layers "
+        f"by [bold]{method}[/bold], seed {recipe.seed}.\n"
+        f"Spatial: {spatial:,} of {total:,} parameters ({spatial / total:.1%}).\n"
+        f"Wrote {escape(str(output))}, {size / 1e6:.1f} MB.",
+        soft_wrap=True,
     )
 
 

@@ -19,18 +19,20 @@ def plot_filters(kernels: Mapping[str, NDArray[Any]], *, columns: int = 14) -> F
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(0.62 * columns + 1.5, 0.66 * len(kernels) + 0.1), dpi=160)
+    label = 0.085 * max(map(len, kernels)) + 0.2  # inches
+    width, height = label + 0.56 * columns, 0.6 * len(kernels) + 0.05
+    figure = Figure(figsize=(width, height), dpi=160)
     grid = figure.subplots(len(kernels), columns, squeeze=False)
-    figure.subplots_adjust(0.135, 0.015, 0.995, 0.985, 0.1, 0.12)
+    figure.subplots_adjust(label / width, 0.015, 0.995, 0.985, 0.12, 0.14)
     for row, (name, sheet) in zip(grid, kernels.items(), strict=True):
         row[0].text(
-            -0.35, 0.5, name, ha="right", va="center", fontsize=10, transform=row[0].transAxes
+            -0.2, 0.5, name, ha="right", va="center", fontsize=10, transform=row[0].transAxes
         )
         for axes, kernel in zip(row, _padded(sheet, columns), strict=True):
             axes.set_axis_off()
             if kernel is not None:
                 limit = max(float(np.abs(kernel).max()), 1e-12)
-                axes.imshow(kernel, cmap="RdBu_r", vmin=-limit, vmax=limit)
+                axes.imshow(kernel, cmap="RdBu_r", vmin=-1.15 * limit, vmax=1.15 * limit)
     return figure
 
 

@@ -1,0 +1,54 @@
+"""What the README and the docs tell a newcomer to type works, in the order given."""
+
+import io
+import re
+import shlex
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from explainfix.cli import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page):
+    """The fenced blocks of a page: (language, text)."""
+    return re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    printed = None
+    for language, text in blocks(page):
+        if language == "python":
+            with redirect_stdout(io.StringIO()) as out:
+                exec(text, names)
+            printed = out.getvalue()
+        elif language == "sh":
+            for line in text.splitlines():
+                words = shlex.split(line, comments=True)
+                if words[:1] == ["explainfix"]:
+                    with redirect_stdout(io.StringIO()) as out:
+                        assert main(words[1:]) == 0, line
+                    printed = out.getvalue()
+        elif language == "text" and printed:  # the output of the block before
+            assert [line.rstrip() for line in printed.splitlines()] == text.splitlines()
+            printed = None
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_make_targets_in_the_text_exist():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\bmake (demo|test|quick|bench|\w+)(?=`|\s+#)", page.read_text()):
+            assert target in targets, target
