@@ -2,10 +2,12 @@
 
 import fnmatch
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -112,3 +114,29 @@ def kernels_by_output(layer: Convolution, weight: NDArray[Any]) -> NDArray[Any]:
     places = range(3, 3 + len(split))
     order = [0, 2, *places[1::2], 1, *places[::2]]
     return parts.transpose(order).reshape(-1, inputs, *seen)
+
+
+@contextmanager
+def as_found(model: nn.Module) -> Iterator[None]:
+    """Whatever happens inside, leave the model's state as it was found, and random numbers too.
+
+    Train and eval modes, `requires_grad`, gradients and buffers are put back, on errors as well.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    learnable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
+    try:
+        with torch.random.fork_rng(devices=list(devices)):
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for parameter, requires_grad in learnable:
+            parameter.requires_grad_(requires_grad)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)

@@ -55,6 +55,8 @@ class Registry(dict[str, T]):
 
 
 filters: Registry[Callable[..., Any]] = Registry("filter method", "explainfix list filters")
+bases: Registry[Callable[..., Any]] = Registry("basis", "explainfix list bases")
+views: Registry[Callable[..., Any]] = Registry("view", "")  # how results are drawn, see report
 
 
 @dataclass(frozen=True)

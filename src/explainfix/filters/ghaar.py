@@ -27,22 +27,28 @@ def ghaar(
     >>> ghaar((64, 32, 5, 5), Draw(0, "stem")).shape
     (64, 32, 5, 5)
     """
-    count, kernel = math.prod(shape[:2]), shape[2:]
-    varying = [axis for axis, size in enumerate(kernel) if size > 1]
+    steps = [np.arange(size, dtype=np.float64) for size in shape[2:]]
+    return mixtures(draw, math.prod(shape[:2]), steps, frequencies).reshape(shape)
+
+
+def mixtures(
+    draw: Draw, count: int, steps: list[Array], frequencies: Literal["shared", "independent"]
+) -> Array:
+    """GHaar filters, evaluated at the given steps along each axis: 0, 1, … m-1 for a kernel.
+
+    Finer steps show the filter that a kernel samples.
+    """
+    varying = [axis for axis, places in enumerate(steps) if len(places) > 1]
     products = [s for r in range(len(varying)) for s in itertools.combinations(varying, r + 1)]
     weights = draw.uniform(len(products), count, low=-1)
     turns = draw.uniform(1 if frequencies == "shared" else len(products), count)
 
-    total = np.zeros((*kernel, count))  # kernels last: every operation runs along memory
+    total = np.zeros((*map(len, steps), count))  # kernels last: every operation runs along memory
     for number, axes in enumerate(products):
         term = weights[number]
         for axis in axes:
-            term = term * _cosine(turns[number % len(turns)], axis, kernel)
+            # cos(f·x) with f = 2(m-1)·turns and x = linspace(0, π, m) = π·steps/(m-1): m cancels.
+            places = np.expand_dims(steps[axis], [a for a in range(len(steps) + 1) if a != axis])
+            term = term * cos_pi(2.0 * places * turns[number % len(turns)])
         total += term
-    return np.moveaxis(total, -1, 0).reshape(shape)
-
-
-def _cosine(turns: Array, axis: int, kernel: tuple[int, ...]) -> Array:
-    """cos(f·x) along one axis, with f = 2(m-1)·turns and x = linspace(0, π, m): m cancels."""
-    steps = np.arange(kernel[axis]).reshape([-1 if a == axis else 1 for a in range(len(kernel))])
-    return cos_pi(2.0 * steps[..., None] * turns)
+    return np.moveaxis(total, -1, 0)

@@ -29,7 +29,16 @@ def psine(shape: tuple[int, ...], draw: Draw) -> Array:
     >>> bool(abs(kernels.mean(1)).max() < 1e-12), bool(abs((kernels**2).sum(1) - 1).max() < 1e-12)
     (True, True)
     """
-    count, kernel = math.prod(shape[:2]), shape[2:]
+    points = [np.arange(size) / max(size - 1, 1) for size in shape[2:]]
+    return polynomials(draw, math.prod(shape[:2]), points).reshape(shape)
+
+
+def polynomials(draw: Draw, count: int, points: list[Array]) -> Array:
+    """Psine filters, evaluated at the given points along each axis, from 0 to 1.
+
+    More points show the filter that a kernel samples.
+    """
+    kernel = tuple(map(len, points))
     made = np.empty((count, *kernel))
     for start in range(0, count, _BLOCK):
         lengths = draw_lengths(draw, min(_BLOCK, count - start))
@@ -40,9 +49,9 @@ def psine(shape: tuple[int, ...], draw: Draw) -> Array:
             # Sorted by length: the kernels that have this term are the first ones.
             active = lengths[falling[: np.count_nonzero(lengths > term)]]
             powers = draw_powers(draw, term, active)
-            block[..., : len(active)] += _term(draw, kernel, powers, highest[: len(active)])
+            block[..., : len(active)] += draw_term(draw, points, powers, highest[: len(active)])
         made[start + falling] = np.moveaxis(whiten(block), -1, 0)
-    return made.reshape(shape)
+    return made
 
 
 def draw_lengths(draw: Draw, count: int) -> Integers:
@@ -62,17 +71,16 @@ def draw_powers(draw: Draw, term: int, lengths: Integers) -> Integers:
     return 1 + np.floor(draw.uniform(len(lengths)) * highest).astype(np.int64)
 
 
-def _term(draw: Draw, kernel: tuple[int, ...], powers: Integers, highest: Array) -> Array:
-    """w (g(x) g(y)ᵀ)^p, that is w·g(x)^p ⊗ g(y)^p, as `(*kernel, n)`."""
+def draw_term(draw: Draw, points: list[Array], powers: Integers, highest: Array) -> Array:
+    """w (g(x) g(y)ᵀ)^p, that is w·g(x)^p ⊗ g(y)^p, for n kernels: `(*kernel, n)`."""
     term = draw.uniform(len(powers), low=-1)
-    for axis, size in enumerate(kernel):
-        if size > 1:
+    for axis, places in enumerate(points):
+        if len(places) > 1:
             frequency = draw.uniform(len(powers)) * highest
             phase = draw.uniform(len(powers), high=2)
-            points = np.arange(size)[:, None] / (size - 1)
-            wave = _power(cos_pi(points * frequency + phase), powers)
-            along_axis = [size if a == axis else 1 for a in range(len(kernel))]
-            term = term * wave.reshape(*along_axis, -1)
+            wave = _power(cos_pi(places[:, None] * frequency + phase), powers)
+            along_axis = [-1 if a == axis else 1 for a in range(len(points))]
+            term = term * wave.reshape(*along_axis, len(powers))
     return term
 
 

@@ -1,0 +1,233 @@
+"""The explanation in words and numbers: what it means, and what to do about it.
+
+Every sentence carries its figure, and the threshold it was held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from .explanation import Explanation
+
+IDLE_SHARE = 0.25  # a layer is idle below this share of an even share of the saliency
+TAIL_RATIO = 0.5  # a stage tails off if its later half has less than this times the earlier half
+LOSS_ALLOWED = 0.05  # zeroing goes as far as this share of the saliency
+STEPS = (0.5, 0.8, 0.9, 0.95, 0.99)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One thing worth knowing: a title, a sentence or two, the figure behind it, its threshold."""
+
+    kind: Literal["frequency", "chance", "layers", "stages", "zeroing", "data"]
+    title: str
+    text: str
+    figure: float
+    threshold: float
+
+    def __str__(self) -> str:
+        return f"{self.title}. {self.text}"
+
+
+@dataclass(frozen=True)
+class Zeroing:
+    """What goes when the least salient kernels are zeroed, over the whole network."""
+
+    share: float
+    kernels: int
+    parameters: int
+    saliency_lost: float
+    empty_layers: int
+
+
+def zeroing_curve(
+    saliency: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[Zeroing, ...]:
+    """What zeroing 50% to 99% of all kernels, the least salient first, would take away."""
+    scores = torch.cat([value.flatten().double().cpu() for value in saliency.values()])
+    sizes = [int(torch.tensor(shapes[path]).prod()) for path in saliency]
+    counts = torch.tensor([value.numel() for value in saliency.values()])
+    elements = torch.repeat_interleave(torch.tensor(sizes), counts)
+    layer = torch.repeat_interleave(torch.arange(len(sizes)), counts)
+    order = torch.argsort(scores, stable=True)
+    lost = scores[order].cumsum(0) / scores.sum().clamp(min=1e-300)
+    steps = []
+    for share in STEPS:
+        count = int(share * len(scores))
+        if count:
+            gone = order[:count]
+            emptied = torch.bincount(layer[gone], minlength=len(sizes)) == counts
+            parameters = int(elements[gone].sum())
+            steps.append(
+                Zeroing(share, count, parameters, float(lost[count - 1]), int(emptied.sum()))
+            )
+    return tuple(steps)
+
+
+def stage_of(paths: list[str]) -> dict[str, str]:
+    """The stage each layer belongs to: the first part of its path that differs among layers.
+
+    >>> stage_of(["features.block1.0.conv", "features.block1.1.conv", "features.block2.0.conv"])
+    {'features.block1.0.conv': 'features.block1', 'features.block1.1.conv': 'features.block1',
+    'features.block2.0.conv': 'features.block2'}
+    """
+    parts = [path.split(".") for path in paths]
+    first, last = min(parts), max(parts)  # what these two share, all share
+    alike = (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
+    shared = next(alike, 0)
+    return {path: ".".join(part[: shared + 1]) for path, part in zip(paths, parts, strict=True)}
+
+
+def advise(why: Explanation) -> list[Advice]:
+    """Everything worth saying about an explanation, the most useful first."""
+    said = [
+        *_zeroing(why),
+        *_idle_stages(why),
+        *_idle_layers(why),
+        *_frequencies(why),
+        *_chance(why),
+    ]
+    if not why.weighted:
+        said.append(
+            Advice(
+                "data",
+                "Give data to see what matters",
+                "Without data every kernel counts the same: this shows what the filters are, not "
+                "which of them the network uses.",
+                0.0,
+                0.0,
+            )
+        )
+    return said
+
+
+def _frequencies(why: Explanation) -> list[Advice]:
+    energy = {path: float(why[path].ed.sum()) * _weight(why, path) for path in why}
+    total = sum(energy.values()) or 1.0
+    low = sum(why.layers[path].low_share * energy[path] for path in why) / total
+    even = sum(
+        sum(why.layers[path].low_chance) / 2 * energy[path] for path in why
+    ) / total  # fmt: skip
+    if low > 1.1 * even:
+        title = "Low frequencies dominate"
+        do = (
+            "Steered filters that favour them, ghaar or guidedsteer, are a natural choice for "
+            "fixing this network."
+        )
+    elif low < 0.9 * even:
+        title = "High frequencies dominate"
+        do = "Look for noise or checkerboards in the filters; fixed low-frequency filters may help."
+    else:
+        title = "No frequency is preferred"
+        do = (
+            "So it looks for DCT2 or untrained filters; a trained network usually favours low ones."
+        )
+    text = (
+        f"{low:.0%} of the energy is in low frequencies; an even spread would put {even:.0%} "
+        f"there. {do}"
+    )
+    return [Advice("frequency", title, text, low, even)]
+
+
+def _chance(why: Explanation) -> list[Advice]:
+    inside = [
+        path
+        for path, layer in why.layers.items()
+        if layer.low_chance[0] <= layer.low_share <= layer.low_chance[1]
+    ]
+    share = len(inside) / len(why)
+    count = f"{len(why) - len(inside)} of {len(why)} layers"
+    text = (
+        f"{count} have a share of low frequencies that random kernels of the same norms would show "
+        f"less than 5% of the time."
+    )
+    if inside:
+        text += f" The others cannot be told from chance: {_names(inside)}."
+    title = "Structure, not chance" if share < 0.5 else "Much of this could be chance"
+    return [Advice("chance", title, text, 1 - share, 0.5)]
+
+
+def _idle_layers(why: Explanation) -> list[Advice]:
+    if not why.weighted:
+        return []
+    total = sum(layer.saliency or 0.0 for layer in why.layers.values()) or 1.0
+    threshold = IDLE_SHARE / len(why)
+    idle = [p for p, layer in why.layers.items() if (layer.saliency or 0.0) / total < threshold]
+    if not idle:
+        return []
+    share = sum(why.layers[path].saliency or 0.0 for path in idle) / total
+    parameters = sum(why.layers[path].parameters for path in idle)
+    text = (
+        f"{len(idle)} of {len(why)} spatial layers carry less than {threshold:.1%} of the saliency "
+        f"each, {share:.1%} together, with {parameters:,} parameters: {_names(idle)}. "
+        "They are the first candidates for pruning."
+    )
+    return [Advice("layers", "Some layers are nearly idle", text, share, threshold)]
+
+
+def _idle_stages(why: Explanation) -> list[Advice]:
+    """The paper's repeating trend: within a stage, the later layers matter less."""
+    if not why.weighted:
+        return []
+    stages: dict[str, list[str]] = {}
+    for path, stage in stage_of(list(why)).items():
+        stages.setdefault(stage, []).append(path)
+    ratios: dict[str, float] = {}
+    for stage, paths in stages.items():
+        if len(paths) >= 3:
+            half = len(paths) // 2
+            first, last = (
+                sum(why.layers[p].saliency or 0.0 for p in part) / len(part)
+                for part in (paths[:half], paths[-half:])
+            )
+            ratios[stage] = last / first if first else 1.0
+    tailing = {stage: ratio for stage, ratio in ratios.items() if ratio < TAIL_RATIO}
+    if not tailing:
+        return []
+    named = ", ".join(f"{stage} ({ratio:.0%})" for stage, ratio in tailing.items())
+    text = (
+        f"In {len(tailing)} of {len(ratios)} stages the later half of the layers has less than "
+        f"{TAIL_RATIO:.0%} of the saliency of the earlier half: {named}. "
+        "Shorter stages would do nearly the same work."
+    )
+    return [Advice("stages", "Stages tail off", text, min(tailing.values()), TAIL_RATIO)]
+
+
+def _zeroing(why: Explanation) -> list[Advice]:
+    if not why.zeroing:
+        return []
+    allowed = [step for step in why.zeroing if step.saliency_lost <= LOSS_ALLOWED]
+    if not allowed:
+        step = why.zeroing[0]
+        text = (
+            f"Zeroing the least salient {step.share:.0%} would already lose "
+            f"{step.saliency_lost:.1%} of the saliency, more than {LOSS_ALLOWED:.0%}."
+        )
+        return [
+            Advice("zeroing", "Most kernels are in use", text, step.saliency_lost, LOSS_ALLOWED)
+        ]
+    step = allowed[-1]
+    text = (
+        f"The least salient {step.share:.0%} of the kernels, {step.kernels:,} with "
+        f"{step.parameters:,} parameters, carry {step.saliency_lost:.1%} of the saliency, below "
+        f"{LOSS_ALLOWED:.0%}. Zeroing them would empty {step.empty_layers} layers."
+    )
+    return [
+        Advice("zeroing", "Most kernels are not needed", text, step.saliency_lost, LOSS_ALLOWED)
+    ]
+
+
+def _weight(why: Explanation, path: str) -> float:
+    """A plain spectrum is a mean over kernels; a weighted one a sum."""
+    return 1.0 if why.weighted else float(why.layers[path].kernels)
+
+
+def _names(paths: list[str]) -> str:
+    shown = ", ".join(paths[:4])
+    return f"{shown} and {len(paths) - 4} more" if len(paths) > 4 else shown

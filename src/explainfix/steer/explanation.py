@@ -1,0 +1,333 @@
+"""explain: the spectrum of every spatial layer, and what is known about the layer beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from ..fix import recipe_of
+from ..layers import Convolution, select_layers
+from ..registry import bases, unknown, views
+from .advice import Advice, Zeroing, advise, zeroing_curve
+from .basis import Basis, make_basis
+from .saliency import Saliency
+from .spectrum import Spectrum, chance, low_frequencies, reduced, spectrum
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+_SAMPLES = 24  # kernels kept per layer, for pictures
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What is known about one layer beside its spectrum."""
+
+    shape: tuple[int, ...]
+    kernels: int
+    parameters: int
+    fixed_by: str | None
+    saliency: float | None  # the sum over its kernels
+    low_share: float  # the share of low frequencies in its energy
+    low_chance: tuple[float, float]  # where random directions would put that, 95% of the time
+    energy_chance: tuple[float, float]  # and one value of its spectrum
+    samples: Tensor | None  # some kernels, the most salient first, `(k, *shape)`
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation(Mapping[str, Spectrum]):
+    """Which frequencies and orientations every spatial layer uses: module path → `Spectrum`."""
+
+    spectra: dict[str, Spectrum]
+    layers: dict[str, Layer]
+    totals: dict[tuple[int, ...], Spectrum]  # over all kernels of a shape in the model
+    skipped: dict[str, str]
+    bases: dict[tuple[int, ...], Basis]
+    basis: str
+    weighted: bool
+    weighting: str
+    title: str
+    parameters: int
+    zeroing: tuple[Zeroing, ...]
+
+    def __getitem__(self, path: str) -> Spectrum:
+        return self.spectra[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.spectra)
+
+    def __len__(self) -> int:
+        return len(self.spectra)
+
+    def advice(self) -> list[Advice]:
+        """What the spectra mean, and what to do about it, in words and numbers."""
+        return advise(self)
+
+    def table(self) -> pd.DataFrame:
+        """A row per layer, keyed by module path: facts, shares, the spectrum `ed_0`, `ed_1`, …"""
+        import pandas as pd
+
+        total = sum(layer.saliency or 0.0 for layer in self.layers.values()) or 1.0
+        rows = []
+        for path, layer in self.layers.items():
+            share = None if layer.saliency is None else layer.saliency / total
+            facts = {
+                "layer": path,
+                "kernel": "x".join(map(str, layer.shape)),
+                "kernels": layer.kernels,
+                "parameters": layer.parameters,
+                "fixed_by": layer.fixed_by,
+                "saliency": layer.saliency,
+                "saliency_share": share,
+                "low_share": layer.low_share,
+                "low_chance_from": layer.low_chance[0],
+                "low_chance_to": layer.low_chance[1],
+                "energy_chance_from": layer.energy_chance[0],
+                "energy_chance_to": layer.energy_chance[1],
+            }
+            energies = {f"ed_{i}": value for i, value in enumerate(self[path].ed.tolist())}
+            rows.append(facts | energies)
+        frame = pd.DataFrame(rows).set_index("layer")
+        return frame.astype({"saliency": float, "saliency_share": float})
+
+    def plot(self, **options: Any) -> Figure:
+        """The paper's heatmap as a matplotlib figure, for print."""
+        figure: Figure = views.find("heatmap")(self, **options)
+        return figure
+
+    def to_html(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the page: one file to open in a browser, with no network."""
+        views.find("page")(self, path, overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        text: str = views.find("notebook")(self)
+        return text
+
+    def save(self, path: str | Path) -> None:
+        """Write the table to a `.parquet` or `.csv` file, which `Explanation.load` reads."""
+        path = Path(path)
+        about = json.dumps(
+            {
+                "basis": self.basis,
+                "weighted": self.weighted,
+                "weighting": self.weighting,
+                "title": self.title,
+                "parameters": self.parameters,
+                "skipped": self.skipped,
+                "zeroing": [asdict(step) for step in self.zeroing],
+            }
+        )
+        frame = self.table()
+        if path.suffix == ".parquet":
+            frame.attrs = {"explainfix": about}
+            frame.to_parquet(path)
+        elif path.suffix == ".csv":
+            path.write_text(f"# {about}\n{frame.to_csv()}", encoding="utf-8")
+        else:
+            raise ValueError(f"{str(path)!r} must end in .parquet or .csv")
+
+    @staticmethod
+    def load(path: str | Path) -> Explanation:
+        """Read what `save` wrote. Pictures of kernels are not in it."""
+        import pandas as pd
+
+        path = Path(path)
+        try:
+            if path.suffix == ".parquet":
+                frame = pd.read_parquet(path)
+                about = json.loads(frame.attrs["explainfix"])
+            else:
+                about = json.loads(path.read_text(encoding="utf-8").split("\n", 1)[0][2:])
+                frame = pd.read_csv(path, skiprows=1, index_col="layer")
+            return _from_table(frame, about)
+        except (KeyError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{str(path)!r} holds no explanation ({error!r})") from None
+
+
+def explain(
+    model: nn.Module,
+    *,
+    saliency: Mapping[str, Tensor] | None = None,
+    basis: str = "dct2",
+    title: str | None = None,
+) -> Explanation:
+    """The spectrum of every spatial layer, weighted by `saliency` if it is given.
+
+    A layer's e(d) is Σ wⱼ|F Bᵀ| over its kernels, with wⱼ the saliency, or 1/n. `basis` is "dct2",
+    "haar" or "pca".
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 1))
+    >>> why = explain(model)
+    >>> why["0"].ed.shape, why["0"].e0.shape
+    (torch.Size([9]), torch.Size([3]))
+    """
+    bases.find(basis)
+    layers = select_layers(model)
+    if saliency is not None:
+        _check_saliency(saliency, layers)
+    skipped: dict[str, str] = dict(saliency.skipped) if isinstance(saliency, Saliency) else {}
+    made: dict[tuple[int, ...], Basis] = {}
+    spectra: dict[str, Spectrum] = {}
+    facts: dict[str, Layer] = {}
+    for path, layer in layers.items():
+        shape = tuple(layer.kernel_size)
+        kernels = layer.weight.detach().flatten(0, 1)
+        try:
+            if saliency is not None and path not in saliency:
+                raise ValueError("no saliency was given for it")
+            if shape not in made:
+                made[shape] = make_basis(basis, shape, _own_kernels(layers, shape))
+        except ValueError as reason:
+            skipped.setdefault(path, str(reason))
+            continue
+        weights = None if saliency is None else saliency[path].flatten().to(kernels.device)
+        energies = spectrum(kernels, made[shape], weights)
+        if not energies.ed.isfinite().all():
+            skipped[path] = "its weights are NaN or infinite"
+            continue
+        spectra[path] = energies
+        facts[path] = _facts(layer, kernels, weights, made[shape], spectra[path])
+    if not spectra:
+        reasons = "; ".join(f"{path!r}: {why}" for path, why in list(skipped.items())[:3])
+        raise ValueError(f"no layer could be explained: {reasons}")
+    return Explanation(
+        spectra=spectra,
+        layers=facts,
+        totals=_totals(spectra, facts, made, weighted=saliency is not None),
+        skipped=skipped,
+        bases=made,
+        basis=basis,
+        weighted=saliency is not None,
+        weighting=_weighting(saliency),
+        title=title or type(model).__name__,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        zeroing=() if saliency is None else zeroing_curve(
+            {path: saliency[path] for path in spectra},
+            {path: layer.shape for path, layer in facts.items()},
+        ),
+    )  # fmt: skip
+
+
+def _check_saliency(saliency: Mapping[str, Tensor], layers: dict[str, Convolution]) -> None:
+    for path, scores in saliency.items():
+        if path not in layers:
+            raise unknown("layer in the saliency", path, layers, "spatial_layers(model)")
+        wanted = tuple(layers[path].weight.shape[:2])
+        if tuple(scores.shape) != wanted:
+            raise ValueError(
+                f"the saliency of {path!r} has shape {tuple(scores.shape)}, the layer {wanted}: "
+                "is it of another model?"
+            )
+        if not bool((scores >= 0).all()):
+            raise ValueError(f"the saliency of {path!r} has negative or NaN values")
+
+
+def _own_kernels(layers: dict[str, Convolution], shape: tuple[int, ...]) -> Callable[[], Tensor]:
+    def kernels() -> Tensor:
+        same = [layer for layer in layers.values() if tuple(layer.kernel_size) == shape]
+        return torch.cat([layer.weight.detach().flatten(2).flatten(0, 1).cpu() for layer in same])
+
+    return kernels
+
+
+def _facts(
+    layer: Convolution,
+    kernels: Tensor,
+    weights: Tensor | None,
+    basis: Basis,
+    energies: Spectrum,
+) -> Layer:
+    recipe = recipe_of(layer)
+    low = float(energies.ed[low_frequencies(basis)].sum() / energies.ed.sum().clamp(min=1e-300))
+    band = chance(kernels, basis, weights)
+    count = len(kernels)
+    if weights is None:  # spread over the layer
+        chosen = torch.linspace(0, count - 1, min(_SAMPLES, count)).long()
+    else:
+        chosen = weights.topk(min(_SAMPLES, count)).indices
+    return Layer(
+        shape=energies.shape,
+        kernels=count,
+        parameters=layer.weight.numel(),
+        fixed_by=recipe.method if recipe else None,
+        saliency=None if weights is None else float(weights.sum()),
+        low_share=low,
+        low_chance=band.low_share,
+        energy_chance=band.energy,
+        samples=kernels[chosen].float().cpu(),
+    )
+
+
+def _totals(
+    spectra: dict[str, Spectrum],
+    facts: dict[str, Layer],
+    made: dict[tuple[int, ...], Basis],
+    *,
+    weighted: bool,
+) -> dict[tuple[int, ...], Spectrum]:
+    """Over all kernels of a shape: a sum of weighted spectra, a mean over kernels of plain ones."""
+    totals: dict[tuple[int, ...], Spectrum] = {}
+    for shape in made:
+        same = [path for path, layer in facts.items() if layer.shape == shape]
+        if not same:
+            continue
+        count = sum(facts[path].kernels for path in same)
+        parts = [spectra[p].ed * (1 if weighted else facts[p].kernels / count) for p in same]
+        totals[shape] = reduced(torch.stack(parts).sum(0), made[shape])
+    return totals
+
+
+def _weighting(saliency: Mapping[str, Tensor] | None) -> str:
+    if saliency is None:
+        return "Not weighted: no data was given, so every kernel counts the same"
+    if isinstance(saliency, Saliency):
+        noun = "batch" if saliency.batches == 1 else "batches"
+        return f"Weighted by saliency over {saliency.batches} {noun}"
+    return "Weighted by the saliency given"
+
+
+def _from_table(frame: pd.DataFrame, about: dict[str, Any]) -> Explanation:
+    spectra: dict[str, Spectrum] = {}
+    facts: dict[str, Layer] = {}
+    made: dict[tuple[int, ...], Basis] = {}
+    for path, row in frame.iterrows():
+        shape = tuple(int(side) for side in str(row["kernel"]).split("x"))
+        size = int(torch.tensor(shape).prod())
+        if shape not in made:
+            if about["basis"] == "pca":  # it is not in the file
+                made[shape] = Basis(torch.zeros(size, *shape), None)
+            else:
+                made[shape] = make_basis(about["basis"], shape, lambda: torch.empty(0))
+        ed = torch.tensor([float(row[f"ed_{i}"]) for i in range(size)], dtype=torch.float64)
+        spectra[str(path)] = reduced(ed, made[shape])
+        facts[str(path)] = Layer(
+            shape=shape,
+            kernels=int(row["kernels"]),
+            parameters=int(row["parameters"]),
+            fixed_by=row["fixed_by"] if isinstance(row["fixed_by"], str) else None,
+            saliency=float(row["saliency"]) if about["weighted"] else None,
+            low_share=float(row["low_share"]),
+            low_chance=(float(row["low_chance_from"]), float(row["low_chance_to"])),
+            energy_chance=(float(row["energy_chance_from"]), float(row["energy_chance_to"])),
+            samples=None,
+        )
+    return Explanation(
+        spectra=spectra,
+        layers=facts,
+        totals=_totals(spectra, facts, made, weighted=about["weighted"]),
+        skipped=about["skipped"],
+        bases=made,
+        basis=about["basis"],
+        weighted=about["weighted"],
+        weighting=about["weighting"],
+        title=about["title"],
+        parameters=about["parameters"],
+        zeroing=tuple(Zeroing(**step) for step in about["zeroing"]),
+    )

@@ -1,0 +1,67 @@
+"""What saliency is the saliency of: yᵀ(ŷ/ŷ'), the scalar of Eq. (7), for each kind of label.
+
+ŷ' is ŷ held constant: it rescales gradients so that each output contributes evenly, large or small.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+_SMALLEST = 0.01  # ŷ' is kept at least this share of the outputs' root mean square away from zero
+
+
+def rescaled(output: Tensor) -> Tensor:
+    """ŷ/ŷ' with ŷ' constant: one in value, the gradient of log|ŷ|, bounded where ŷ is near zero.
+
+    >>> rescaled(torch.tensor([2.0, -4.0]))
+    tensor([1., 1.])
+    """
+    constant = output.detach()
+    typical = constant.square().mean().sqrt()
+    smallest = _SMALLEST * torch.where(typical > 0, typical, 1.0)
+    sign = torch.where(constant < 0, -1.0, 1.0)
+    return output / (sign * constant.abs().clamp(min=smallest))
+
+
+def all_outputs(output: Tensor, target: object = None) -> Tensor:
+    """No labels: every output counts."""
+    return rescaled(output).sum()
+
+
+def multilabel(output: Tensor, target: Tensor) -> Tensor:
+    """Labels in [0, 1] of the output's shape; NaN or a negative label is ignored."""
+    wanted = torch.nan_to_num(target.to(output), nan=0.0).clamp(min=0.0)
+    return (wanted * rescaled(output)).sum()
+
+
+def classes(output: Tensor, target: Tensor) -> Tensor:
+    """Class indices: `(n,)` for outputs `(n, c)`, `(n, h, w)` for `(n, c, h, w)`; <0: ignored."""
+    count = output.shape[1]
+    if int(target.max()) >= count:
+        raise ValueError(f"the target has class {int(target.max())}, the model {count} outputs")
+    known = target >= 0
+    one_hot = F.one_hot(target.clamp(min=0).long(), count) * known.unsqueeze(-1)
+    return multilabel(output, one_hot.movedim(-1, 1))
+
+
+def mask(output: Tensor, target: Tensor) -> Tensor:
+    """A binary mask `(n, h, w)` or `(n, 1, h, w)` for one output per pixel."""
+    return multilabel(output, target.reshape(output.shape))
+
+
+def by_shape(output: Tensor, target: Tensor | None) -> Tensor:
+    """The score that fits the shapes: labels as given, class indices, a mask, or no labels."""
+    if target is None:
+        return all_outputs(output)
+    if target.shape == output.shape:
+        return multilabel(output, target)
+    indices = not target.is_floating_point() and not target.is_complex()
+    if output.dim() >= 2 and target.shape == (output.shape[0], *output.shape[2:]):
+        if output.shape[1] == 1:
+            return mask(output, target)
+        if indices:
+            return classes(output, target)
+    raise ValueError(
+        f"a target of shape {tuple(target.shape)} and type {target.dtype} fits no output of shape "
+        f"{tuple(output.shape)}: give labels of that shape, class indices, or a score of your own"
+    )
