@@ -3,8 +3,8 @@
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,8 @@ def save(model: nn.Module, path: str | Path, *, overwrite: bool = False) -> None
         "fixed": {p: asdict(recipe) for p, recipe in fixed.items()},
         "aliases": aliases,
     }
-    _write(path, tensors, {_HEADER: json.dumps(header, sort_keys=True)})
+    with written(path, overwrite=overwrite) as temporary:
+        save_file(tensors, temporary, {_HEADER: json.dumps(header, sort_keys=True)})
 
 
 def load(
@@ -216,16 +217,20 @@ def _rebuild(path: Path, origin: Origin | None) -> nn.Module:
     return model
 
 
-def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+@contextmanager
+def written(path: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A temporary path to write to, which becomes `path` if all goes well and is gone otherwise."""
+    check_free(path, overwrite=overwrite)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
     os.close(handle)
+    temporary = Path(name)
     try:
-        save_file(tensors, temporary, metadata)
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
     except BaseException:
         with suppress(OSError):
-            Path(temporary).unlink()
+            temporary.unlink()
         raise
 
 

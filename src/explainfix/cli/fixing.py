@@ -1,58 +1,24 @@
-"""The shell's door: parses, calls, prints. Exit code 0, or 2 with one line for a user's mistake."""
+"""Commands that set filters and describe models: fix, list, info."""
 
 import inspect
-import json
 import math
-import os
-import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import cyclopts
 from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import track
 from rich.table import Table
 from torch import nn
 
-from . import __version__
-from .fix import Scale, fix_, list_filters, method_options, recipes
-from .layers import spatial_layers
-from .registry import filters
-from .store import check_free, load, save
-from .zoo import create_model, list_models
-
-app = cyclopts.App(
-    name="explainfix",
-    help="See, fix and prune the spatial filters of any CNN.",
-    version=__version__,
-    help_format="plaintext",
-)
-_Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for machines.")]
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Build:
-    """How to build a model that is given by name.
-
-    Parameters
-    ----------
-    weights
-        'pretrained', or a safetensors or .pth file (default: random).
-    num_classes
-        Number of outputs (default: the model's own).
-    in_channels
-        Number of input channels (default: the model's own).
-    """
-
-    weights: str | None = None
-    num_classes: int | None = None
-    in_channels: int | None = None
+from ..fix import Scale, fix_, list_filters, method_options, recipes
+from ..layers import spatial_layers
+from ..registry import filters
+from ..store import check_free, save
+from ..zoo import list_models
+from .app import Build, Json, app, open_guide, open_model, print_json, track_progress
 
 
 @Parameter(name="*")
@@ -92,7 +58,7 @@ def fix(
     rule: Rule | None = None,
     build: Build | None = None,
     force: Annotated[bool, Parameter(negative="")] = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Set and freeze all spatial filters of a model, and save it.
 
@@ -110,15 +76,15 @@ def fix(
     rule = rule or Rule()
     filters.find(method)
     check_free(output, overwrite=force)
-    network = _open(model, build or Build())
+    network = open_model(model, build or Build())
     recipe = fix_(
         network,
         method,
         seed=rule.seed,
         scale=rule.scale,
-        guide=_open_guide(rule.guide) if rule.guide else None,
+        guide=open_guide(rule.guide) if rule.guide else None,
         layers=rule.layers,
-        progress=lambda paths: _track(paths, f"Fixing by {method}"),
+        progress=lambda paths: track_progress(paths, f"Fixing by {method}"),
         **_options(rule.option or []),
     )
     save(network, output, overwrite=force)
@@ -126,7 +92,7 @@ def fix(
     layers, size = len(spatial_layers(network)), output.stat().st_size
     if as_json:
         counts = {"spatial_parameters": spatial, "parameters": total, "bytes": size}
-        _print_json({"output": str(output), **asdict(recipe), **counts})
+        print_json({"output": str(output), **asdict(recipe), **counts})
         return
     Console(highlight=False).print(
         f"Fixed [bold]{len(recipe.digests)}[/bold] of {layers} spatial layers "
@@ -143,7 +109,7 @@ def list_(
     pattern: str = "*",
     /,
     *,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """List the methods and models there are.
 
@@ -160,7 +126,7 @@ def list_(
         raise ValueError(f"no model matches {pattern!r}; explainfix list models shows all")
     if as_json:
         everything: dict[str, Any] = {"filters": described, "models": names}
-        _print_json({what: everything[what]} if what else everything)
+        print_json({what: everything[what]} if what else everything)
     elif what == "models":
         print("\n".join(names))
     else:
@@ -201,7 +167,7 @@ def info(
     /,
     *,
     build: Build | None = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Show the spatial layers of a model: kernels, parameters, and how they were fixed.
 
@@ -210,7 +176,7 @@ def info(
     model
         A model's name (explainfix list models) or a file that explainfix saved.
     """
-    network = _open(model, build or Build())
+    network = open_model(model, build or Build())
     spatial, total = _parameter_counts(network)
     fixed = recipes(network)
     rows = [
@@ -224,7 +190,7 @@ def info(
     ]
     if as_json:
         counts = {"parameters": total, "spatial_parameters": spatial}
-        _print_json({"model": model, **counts, "spatial_layers": [asdict(row) for row in rows]})
+        print_json({"model": model, **counts, "spatial_layers": [asdict(row) for row in rows]})
         return
     table = Table("spatial layer", box=None, pad_edge=False, header_style="bold")
     for heading in ("kernel", "kernels", "parameters", "share"):
@@ -245,54 +211,6 @@ def info(
         f"\n[bold]{escape(model)}[/bold]: {total:,} parameters, "
         f"{spatial:,} ({spatial / total:.1%}) in {len(rows)} spatial layers, {len(fixed)} fixed"
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
-    try:
-        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
-        sys.stdout.flush()
-    except cyclopts.CycloptsError as error:
-        return _mistake(str(error))
-    except (ValueError, OSError, ImportError) as error:
-        if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
-        return _mistake(_in_words(error))
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
-def _mistake(message: str) -> int:
-    line = " ".join(message.split())
-    Console(stderr=True, highlight=False, soft_wrap=True).print(
-        f"[bold red]error:[/bold red] {escape(line)}"
-    )
-    return 2
-
-
-def _in_words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{str(error.filename)!r}: {error.strerror}"
-    return str(error)
-
-
-def _open(model: str, build: Build) -> nn.Module:
-    """The model of a name, or in a file that `save` wrote."""
-    if not model.endswith(".safetensors"):
-        return create_model(model, **asdict(build))
-    if build != Build():
-        raise ValueError(
-            f"{model!r} is a saved model and complete: it takes no --weights, --num-classes or "
-            "--in-channels"
-        )
-    return load(model, progress=lambda paths: _track(paths, "Regenerating filters"))
-
-
-def _open_guide(guide: str) -> nn.Module:
-    saved = guide.endswith(".safetensors")
-    return _open(guide, Build() if saved else Build(weights="pretrained"))
 
 
 def _options(pairs: list[str]) -> dict[str, Any]:
@@ -318,14 +236,3 @@ def _describe(method: str) -> dict[str, Any]:
 def _parameter_counts(model: nn.Module) -> tuple[int, int]:
     spatial = sum(layer.weight.numel() for layer in spatial_layers(model).values())
     return spatial, sum(parameter.numel() for parameter in model.parameters())
-
-
-def _track(paths: Iterable[str], title: str) -> Iterable[str]:
-    """A progress bar over layers, on a terminal only, gone when done."""
-    console = Console(stderr=True)
-    known = list(paths)
-    return track(known, title, console=console, transient=True, disable=not console.is_terminal)
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2))

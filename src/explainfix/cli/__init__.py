@@ -1,0 +1,44 @@
+"""The shell's door: parses, calls, prints. Exit code 0, or 2 with one line for a user's mistake."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import cyclopts
+from rich.console import Console
+from rich.markup import escape
+
+from . import explaining as explaining  # registers the commands
+from . import fixing as fixing
+from .app import app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+    except cyclopts.CycloptsError as error:
+        return _mistake(str(error))
+    except (ValueError, OSError, ImportError) as error:
+        if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        return _mistake(_in_words(error))
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _mistake(message: str) -> int:
+    line = " ".join(message.split())
+    Console(stderr=True, highlight=False, soft_wrap=True).print(
+        f"[bold red]error:[/bold red] {escape(line)}"
+    )
+    return 2
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{str(error.filename)!r}: {error.strerror}"
+    return str(error)

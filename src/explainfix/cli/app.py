@@ -1,0 +1,78 @@
+"""What all commands share: the app, opening models, progress, printing."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Annotated, TypeVar
+
+import cyclopts
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import track
+from torch import nn
+
+from .. import __version__
+from ..store import load
+from ..zoo import create_model
+
+T = TypeVar("T")
+
+app = cyclopts.App(
+    name="explainfix",
+    help="See, fix and prune the spatial filters of any CNN.",
+    version=__version__,
+    help_format="plaintext",
+)
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for machines.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Build:
+    """How to build a model that is given by name.
+
+    Parameters
+    ----------
+    weights
+        'pretrained', or a safetensors or .pth file (default: random).
+    num_classes
+        Number of outputs (default: the model's own).
+    in_channels
+        Number of input channels (default: the model's own).
+    """
+
+    weights: str | None = None
+    num_classes: int | None = None
+    in_channels: int | None = None
+
+
+def open_model(model: str, build: Build) -> nn.Module:
+    """The model of a name, or in a file that `save` wrote."""
+    if not model.endswith(".safetensors"):
+        return create_model(model, **asdict(build))
+    if build != Build():
+        raise ValueError(
+            f"{model!r} is a saved model and complete: it takes no --weights, --num-classes or "
+            "--in-channels"
+        )
+    return load(model, progress=lambda paths: track_progress(paths, "Regenerating filters"))
+
+
+def open_guide(guide: str) -> nn.Module:
+    saved = guide.endswith(".safetensors")
+    return open_model(guide, Build() if saved else Build(weights="pretrained"))
+
+
+def track_progress(items: Iterable[T], title: str, total: int | None = None) -> Iterable[T]:
+    """A progress bar, on a terminal only, gone when done."""
+    console = Console(stderr=True)
+    if total is None:
+        known = list(items)
+        items, total = known, len(known)
+    return track(
+        items, title, total, console=console, transient=True, disable=not console.is_terminal
+    )
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, indent=2))

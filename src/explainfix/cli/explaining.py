@@ -1,0 +1,250 @@
+"""Commands that look at filters: explain, compare."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from torch import nn
+
+from ..lab.arrays import batches, read_arrays
+from ..report.write import write_page
+from ..steer import Comparison, Explanation, Saliency, compare, explain, saliency
+from ..store import check_free, written
+from .app import Build, Json, app, open_model, print_json, track_progress
+
+_KINDS = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
+_Output = Annotated[Path | None, Parameter(name=["--output", "-o"])]
+_Force = Annotated[bool, Parameter(negative="")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Data:
+    """What to weight the explanation by.
+
+    Parameters
+    ----------
+    data
+        A .npz or .safetensors file with inputs x and, if there are any, targets y; without it
+        every kernel counts the same.
+    batch_size
+        Inputs a batch.
+    max_batches
+        Batches to use.
+    """
+
+    data: Path | None = None
+    batch_size: int = 4
+    max_batches: int = 15
+
+
+@app.command(name="explain")
+def explain_(
+    model: str,
+    /,
+    *,
+    output: _Output = None,
+    data: Data | None = None,
+    basis: Literal["dct2", "haar", "pca"] = "dct2",
+    build: Build | None = None,
+    force: _Force = False,
+    as_json: Json = False,
+) -> None:
+    """Show which frequencies every spatial layer uses, and what to do about it.
+
+    Parameters
+    ----------
+    model
+        A model's name (explainfix list models) or a file that explainfix saved.
+    output
+        Where to write: a page (.html), a figure (.png, .svg, .pdf) or a table (.csv, .parquet).
+    basis
+        What to look at the filters through.
+    force
+        Overwrite the output file.
+    """
+    _check_output(output, overwrite=force)
+    network = open_model(model, build or Build())
+    why = explain(network, saliency=_saliency(network, data or Data()), basis=basis, title=model)
+    if output is not None:
+        _write(why, output, overwrite=force)
+    if as_json:
+        print_json(_as_json(why))
+        return
+    out = Console(highlight=False)
+    out.print(_table(why))
+    out.print(f"\n{why.weighting}.", soft_wrap=True)
+    for said in why.advice():
+        out.print(f"\n[bold]{escape(said.title)}.[/bold] {escape(said.text)}")
+    for path, reason in why.skipped.items():
+        out.print(f"\n[bold]Skipped {escape(path)}[/bold]: {escape(reason)}")
+    if output is not None:
+        out.print(f"\nWrote {escape(str(output))}.", soft_wrap=True)
+
+
+@app.command(name="compare")
+def compare_(
+    before: str,
+    after: str,
+    /,
+    *,
+    output: _Output = None,
+    force: _Force = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two models: what changed, and are the fixed filters still fixed?
+
+    Parameters
+    ----------
+    before
+        A model's name or a file that explainfix saved.
+    after
+        The other one.
+    output
+        A page (.html) or a table (.csv) to write.
+    force
+        Overwrite the output file.
+    """
+    _check_output(output, overwrite=force, kinds=(".html", ".csv"))
+    first, second = open_model(before, Build()), open_model(after, Build())
+    difference = compare(first, second, titles=(before, after))
+    if output is not None and output.suffix == ".html":
+        write_page(difference.before, output, comparison=difference, overwrite=force)
+    elif output is not None:
+        with written(output, overwrite=force) as temporary:
+            difference.table().to_csv(temporary)
+    if as_json:
+        rows = difference.table().reset_index().to_dict("records")
+        print_json(
+            {"still_fixed": difference.still_fixed, "answer": difference.answer, "layers": rows}
+        )
+        return
+    out = Console(highlight=False)
+    out.print(_comparison_table(difference))
+    for path in difference.only_before:
+        out.print(f"only before: {escape(path)}")
+    for path in difference.only_after:
+        out.print(f"only after:  {escape(path)}")
+    out.print("\n[bold]Were the fixed filters really fixed?[/bold]")
+    out.print(escape(difference.answer))
+    if output is not None:
+        out.print(f"\nWrote {escape(str(output))}.", soft_wrap=True)
+
+
+def _check_output(output: Path | None, *, overwrite: bool, kinds: tuple[str, ...] = _KINDS) -> None:
+    if output is None:
+        return
+    if output.suffix not in kinds:
+        raise ValueError(f"{str(output)!r} must end in one of {', '.join(kinds)}")
+    check_free(output, overwrite=overwrite)
+
+
+def _saliency(network: nn.Module, data: Data) -> Saliency | None:
+    if data.data is None:
+        return None
+    if data.batch_size < 1 or data.max_batches < 1:
+        raise ValueError("--batch-size and --max-batches must be at least 1")
+    inputs, targets = read_arrays(data.data)
+    count = min(data.max_batches, -(-len(inputs) // data.batch_size))
+
+    def progress(stream: Iterable[Any]) -> Iterable[Any]:
+        return track_progress(stream, "Computing saliency", total=count)
+
+    return saliency(
+        network,
+        batches(inputs, targets, data.batch_size),
+        max_batches=data.max_batches,
+        progress=progress,
+    )
+
+
+def _write(why: Explanation, output: Path, *, overwrite: bool) -> None:
+    if output.suffix == ".html":
+        why.to_html(output, overwrite=overwrite)
+        return
+    with written(output, overwrite=overwrite) as temporary:
+        if output.suffix in (".csv", ".parquet"):
+            why.save(temporary)
+        else:
+            why.plot().savefig(temporary)
+
+
+def _as_json(why: Explanation) -> dict[str, Any]:
+    table = why.table()
+    return {
+        "model": why.title,
+        "basis": why.basis,
+        "weighted": why.weighted,
+        "advice": [
+            {
+                "kind": said.kind,
+                "title": said.title,
+                "text": said.text,
+                "figure": said.figure,
+                "threshold": said.threshold,
+            }
+            for said in why.advice()
+        ],
+        "layers": [
+            {
+                "layer": path,
+                "kernel": list(layer.shape),
+                "fixed_by": layer.fixed_by,
+                "saliency_share": table.loc[path, "saliency_share"] if why.weighted else None,
+                "low_share": layer.low_share,
+                "low_chance": list(layer.low_chance),
+                "ed": why[path].ed.tolist(),
+            }
+            for path, layer in why.layers.items()
+        ],
+        "skipped": why.skipped,
+    }
+
+
+def _table(why: Explanation) -> Table:
+    """A line per layer: its spectrum as a row of blocks, and its shares."""
+    table = Table("spatial layer", "kernel", box=None, pad_edge=False, header_style="bold")
+    table.add_column("energy, low to high", no_wrap=True)
+    for heading in ("low", "by chance", *(["saliency"] if why.weighted else [])):
+        table.add_column(heading, justify="right", no_wrap=True)
+    total = sum(layer.saliency or 0.0 for layer in why.layers.values()) or 1.0
+    for path, layer in why.layers.items():
+        low, high = layer.low_chance
+        chance = f"{low:.0%}-{high:.0%}"
+        cells = [path, "x".join(map(str, layer.shape)), _blocks(why[path].ed.tolist())]
+        cells += [f"{layer.low_share:.0%}", chance]
+        if why.weighted:
+            cells.append(f"{(layer.saliency or 0.0) / total:.1%}")
+        table.add_row(*cells)
+    return table
+
+
+def _blocks(values: list[float], most: int = 13) -> str:
+    """Bars of eight heights; long spectra are averaged in runs."""
+    step = -(-len(values) // most)
+    runs = [values[i : i + step] for i in range(0, len(values), step)]
+    means = [sum(run) / len(run) for run in runs]
+    top = max(means) or 1.0
+    return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * mean / top))] for mean in means)
+
+
+def _comparison_table(difference: Comparison) -> Table:
+    table = Table("spatial layer", box=None, pad_edge=False, header_style="bold")
+    for heading in ("kernels", "changed", "moved by", "energy moved"):
+        table.add_column(heading, justify="right")
+    table.add_column("fixed by")
+    for path, change in difference.layers.items():
+        table.add_row(
+            path,
+            f"{change.kernels:,}",
+            "other shape" if change.changed is None else f"{change.changed:,}",
+            "" if change.moved is None else f"{change.moved:.1%}",
+            f"{change.distance:.1%}",
+            difference.before.layers[path].fixed_by or difference.after.layers[path].fixed_by,
+        )
+    return table

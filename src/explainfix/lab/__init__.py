@@ -1,0 +1,1 @@
+"""Data and experiments. The library never imports this."""

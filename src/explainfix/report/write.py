@@ -1,0 +1,149 @@
+"""The page of an explanation: what goes into it, and writing it."""
+
+from __future__ import annotations
+
+import datetime
+import html
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..registry import views
+from ..steer.advice import stage_of
+from ..steer.compare import Comparison
+from ..steer.explanation import Explanation
+from ..steer.spectrum import Spectrum
+from ..store import written
+from .page import render_page
+
+_DIGITS = 5  # significant ones: enough for a picture, and keeps the file small
+
+
+@views.register("page")
+def write_page(
+    why: Explanation,
+    path: str | Path,
+    *,
+    comparison: Comparison | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write the page of an explanation, and of a comparison if there is one."""
+    text = render_page(page_data(why, comparison))
+    with written(Path(path), overwrite=overwrite) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@views.register("notebook")
+def notebook(why: Explanation) -> str:
+    """The page in a frame, as notebooks show it."""
+    page = html.escape(render_page(page_data(why, None)))
+    style = "width:100%;height:760px;border:1px solid #ccc;border-radius:6px"
+    return f'<iframe srcdoc="{page}" style="{style}"></iframe>'
+
+
+def page_data(why: Explanation, comparison: Comparison | None) -> dict[str, Any]:
+    """Everything the page shows, as plain numbers and text."""
+    from .. import __version__
+
+    paths = list(why)
+    return {
+        "title": why.title,
+        "version": __version__,
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "basis": why.basis,
+        "weighted": why.weighted,
+        "weighting": why.weighting,
+        "summary": {
+            "parameters": why.parameters,
+            "spatial_parameters": sum(layer.parameters for layer in why.layers.values()),
+            "layers": len(paths),
+            "kernels": sum(layer.kernels for layer in why.layers.values()),
+            "fixed_layers": sum(layer.fixed_by is not None for layer in why.layers.values()),
+        },
+        "advice": [
+            {"kind": said.kind, "title": said.title, "text": said.text} for said in why.advice()
+        ],
+        "shapes": [_shape_data(why, shape, paths) for shape in why.totals],
+        "layers": [_layer_data(why, path, stage) for path, stage in stage_of(paths).items()],
+        "skipped": [{"path": path, "reason": reason} for path, reason in why.skipped.items()],
+        "comparison": _comparison_data(comparison) if comparison else None,
+        "pruning": None,
+    }
+
+
+def _shape_data(why: Explanation, shape: tuple[int, ...], paths: list[str]) -> dict[str, Any]:
+    basis = why.bases[shape]
+    return {
+        "name": _name(shape),
+        "shape": list(shape),
+        "basis": _numbers(basis.rows),
+        "frequencies": None if basis.frequencies is None else [list(k) for k in basis.frequencies],
+        "layers": [i for i, path in enumerate(paths) if why.layers[path].shape == shape],
+        "total": _spectrum_data(why.totals[shape]),
+    }
+
+
+def _layer_data(why: Explanation, path: str, stage: str) -> dict[str, Any]:
+    layer = why.layers[path]
+    total = sum(other.saliency or 0.0 for other in why.layers.values())
+    samples = [] if layer.samples is None else _numbers(layer.samples.flatten(1))
+    return {
+        "path": path,
+        "stage": stage,
+        "shape": _name(layer.shape),
+        "kernels": layer.kernels,
+        "parameters": layer.parameters,
+        "fixed": layer.fixed_by,
+        "saliency_share": None if layer.saliency is None else layer.saliency / (total or 1.0),
+        "low_share": layer.low_share,
+        "low_chance": list(layer.low_chance),
+        "band": list(layer.energy_chance),
+        "samples": samples,
+        **_spectrum_data(why[path]),
+    }
+
+
+def _spectrum_data(spectrum: Spectrum) -> dict[str, Any]:
+    return {
+        "ed": _numbers(spectrum.ed),
+        "e1": [_numbers(axis) for axis in spectrum.e1],
+        "e0": None if spectrum.e0 is None else _numbers(spectrum.e0),
+    }
+
+
+def _comparison_data(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "other": comparison.after.title,
+        "answer": comparison.answer,
+        "layers": [
+            {
+                "path": path,
+                "distance": change.distance,
+                "changed": change.changed,
+                "kernels": change.kernels,
+                "moved": change.moved,
+                "ed_a": _numbers(comparison.before[path].ed),
+                "ed_b": _numbers(comparison.after[path].ed),
+            }
+            for path, change in comparison.layers.items()
+        ],
+    }
+
+
+def _numbers(values: torch.Tensor) -> Any:
+    """A tensor as nested lists of rounded numbers."""
+    if values.dim() > 1:
+        return [_numbers(row) for row in values]
+    return [_rounded(value) for value in values.tolist()]
+
+
+def _rounded(value: float) -> float:
+    if value == 0 or not math.isfinite(value):
+        return value
+    return round(value, _DIGITS - 1 - math.floor(math.log10(abs(value))))
+
+
+def _name(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
