@@ -4,7 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    """Every test draws the same numbers, alone or among others."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 
 import explainfix as xf
 from explainfix.cli import main
@@ -187,3 +189,98 @@ def test_version_and_help(capsys):
     assert capsys.readouterr().out.strip() == xf.__version__
     assert main(["fix", "--help"]) == 0
     assert "--method" in capsys.readouterr().out
+
+
+class TestExplain:
+    @pytest.fixture
+    def data(self, tmp_path):
+        file = tmp_path / "data.npz"
+        random = np.random.default_rng(0)
+        np.savez(
+            file,
+            x=random.normal(size=(6, 3, 32, 32)).astype("float32"),
+            y=random.random((6, 32, 32)) > 0.5,
+        )
+        return file
+
+    def test_without_data(self, capsys):
+        assert main(["explain", "unetd"]) == 0
+        printed = capsys.readouterr().out
+        assert "decoder.3.after.3" in printed
+        assert "Not weighted: no data was given" in printed
+        assert "Give data to see what matters" in printed
+        assert max(map(len, printed.splitlines())) <= 80
+
+    @pytest.mark.parametrize("suffix", ["html", "png", "svg", "pdf", "csv", "parquet"])
+    def test_every_kind_of_file(self, tmp_path, suffix, capsys):
+        file = tmp_path / f"why.{suffix}"
+        assert main(["explain", "unetd", "-o", str(file)]) == 0
+        assert f"Wrote {file}." in capsys.readouterr().out
+        assert file.stat().st_size > 2000
+        assert main(["explain", "unetd", "-o", str(file)]) == 2
+        assert main(["explain", "unetd", "-o", str(file), "--force"]) == 0
+        if suffix in ("csv", "parquet"):
+            assert len(xf.Explanation.load(file)) == 16
+
+    def test_with_data(self, data, capsys):
+        assert main(["explain", "unetd", "--data", str(data), "--batch-size", "2", "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["weighted"]
+        assert sum(layer["saliency_share"] for layer in printed["layers"]) == pytest.approx(1)
+        assert {advice["kind"] for advice in printed["advice"]} >= {"zeroing", "frequency"}
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ("explain unetd -o why.docx", "'why.docx' must end in one of .html, .png"),
+            ("explain unetd --data missing.npz", "'missing.npz': No such file or directory"),
+            ("explain unetd --data data.npz --batch-size 0", "at least 1"),
+            ("explain unetd --data data.npz --in-channels 1", "does not run on a batch of shape"),
+            ("explain unetd --basis fourier", "fourier"),
+            ("explain unetd --basis haar", "no orthonormal Haar basis for 3x3"),
+            ("compare unetd missing.safetensors", "'missing.safetensors': No such file"),
+            ("compare unetd unetd -o out.png", "'out.png' must end in one of .html, .csv"),
+        ],
+    )
+    def test_mistakes(self, arguments, message, data, tmp_path, capsys, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        assert main(arguments.split()) == 2
+        printed = capsys.readouterr()
+        assert message in printed.err
+        assert printed.err.count("\n") == 1
+        assert [file.name for file in tmp_path.iterdir()] == ["data.npz"]
+
+
+class TestCompare:
+    @pytest.fixture
+    def files(self, tmp_path):
+        model = xf.create_model("unetd")
+        xf.fix_(model, "ghaar", layers="encoder.*")
+        xf.save(model, tmp_path / "before.safetensors")
+        with torch.no_grad():
+            model.decoder[0].before[3].weight.add_(0.1)
+        xf.save(model, tmp_path / "after.safetensors")
+        with torch.no_grad():
+            model.encoder[0][0][3].weight.add_(0.1)
+        xf.save(model, tmp_path / "broken.safetensors")
+        return tmp_path
+
+    def test_yes_or_the_list(self, files, capsys):
+        before, after, broken = (
+            str(files / f"{n}.safetensors") for n in ("before", "after", "broken")
+        )
+        assert main(["compare", before, after]) == 0
+        printed = capsys.readouterr().out
+        assert "Yes: the filters of all 8 fixed layers are as they were fixed." in printed
+        assert main(["compare", before, broken, "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["still_fixed"] is False
+        assert "encoder.0.0.3" in printed["answer"]
+        changed = {row["layer"] for row in printed["layers"] if row["changed"]}
+        assert changed == {"encoder.0.0.3", "decoder.0.before.3"}
+
+    @pytest.mark.parametrize("suffix", ["html", "csv"])
+    def test_files(self, files, suffix):
+        before, after = str(files / "before.safetensors"), str(files / "after.safetensors")
+        assert main(["compare", before, after, "-o", str(files / f"out.{suffix}")]) == 0
+        assert "decoder.0.before.3" in (files / f"out.{suffix}").read_text()

@@ -55,7 +55,7 @@ class Registry(dict[str, T]):
 
 
 filters: Registry[Callable[..., Any]] = Registry("filter method", "explainfix list filters")
-bases: Registry[Callable[..., Any]] = Registry("basis", "explainfix list bases")
+bases: Registry[Callable[..., Any]] = Registry("basis", "")
 views: Registry[Callable[..., Any]] = Registry("view", "")  # how results are drawn, see report
 
 

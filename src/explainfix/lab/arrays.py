@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -46,12 +47,12 @@ def batches(
 def _read(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 wanted = [name for pair in _NAMES for name in pair if name in file.files]
                 return {name: torch.from_numpy(file[name]) for name in wanted or file.files}
         if path.suffix == ".safetensors":
             return load_file(path)
-    except (SafetensorError, ValueError, TypeError, EOFError, OSError) as error:
+    except (SafetensorError, BadZipFile, ValueError, TypeError, EOFError, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
         raise ValueError(f"{str(path)!r} cannot be read: {error}") from None

@@ -120,6 +120,11 @@ def saliency(
             count += 1
     if count == 0:
         raise ValueError("there is no batch to compute saliency from: the data is empty")
+    if not any(value.any() for value in total.values()):
+        raise ValueError(
+            "every score is zero: are the targets all zero, or do the outputs not depend on any "
+            "spatial kernel?"
+        )
     # Resampling M terms of a sum has the variance M·Var(term), with the terms' own variance.
     errors = {p: (squares[p] - total[p].square() / count).clamp(min=0).sqrt() for p in total}
     return Saliency(total, kind, count, errors if error else None, skipped)
