@@ -3,24 +3,34 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test quick bench lint clean
+.PHONY: demo test quick bench lint browser clean
 
 demo: $(READY)  ## fix U-NetD with all six methods, describe it, draw the filters
 	$(BIN)/python examples/demo.py
 
-test: lint  ## everything: style, types, doctests, tests, the whole zoo
+test: lint browser  ## everything: style, types, doctests, tests, the whole zoo
 	$(BIN)/pytest -q -n 2
 
-quick: lint  ## the part for daily work
+quick: lint browser  ## the part for daily work
 	$(BIN)/pytest -q -n 2 -m "not zoo"
 
-bench: $(READY)  ## times of the methods and their ratios to a plain loop
+bench: $(READY)  ## times and ratios: the methods, explanations, saliency
 	$(BIN)/python benchmarks/filters.py
+	@echo
+	$(BIN)/python benchmarks/explain.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The page is tested in a real browser: Debian's chromium, or any Chrome that is there.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    { echo "installing chromium for the tests of the page"; \
+	      apt-get -qq update && apt-get -qq install -y chromium >/dev/null; }; } || \
+	  echo "NOTE: no chromium and no way to install it: the page's browser tests are left out"
 
 $(READY): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

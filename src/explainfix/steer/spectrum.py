@@ -9,6 +9,9 @@ from torch import Tensor
 from .basis import Basis
 
 
+_CHUNK = 16384  # kernels at a time: few enough to stay in the cache
+
+
 @dataclass(frozen=True)
 class Spectrum:
     """How much energy each basis filter contributes to a set of kernels of one shape.
@@ -37,11 +40,13 @@ def spectrum(kernels: Tensor, basis: Basis, weights: Tensor | None = None) -> Sp
     rows = kernels.flatten(1)
     if not rows.is_floating_point() or rows.dtype in (torch.float16, torch.bfloat16):
         rows = rows.float()
-    energies = (
-        basis.rows.to(rows) @ rows.T
-    ).abs_()  # a row per basis filter: sums run along memory
-    ed = energies.mean(1) if weights is None else energies @ weights.to(rows)
-    return reduced(ed.double().cpu(), basis)
+    filters = basis.rows.to(rows)
+    ed = torch.zeros(len(filters), dtype=torch.float64, device=rows.device)
+    for start in range(0, len(rows), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        energies = (filters @ rows[part].T).abs_()  # a row per filter: sums run along memory
+        ed += energies.sum(1) if weights is None else energies @ weights[part].to(rows)
+    return reduced(ed.cpu() / (len(rows) if weights is None else 1), basis)
 
 
 def reduced(ed: Tensor, basis: Basis) -> Spectrum:
@@ -90,10 +95,12 @@ def chance(kernels: Tensor, basis: Basis, weights: Tensor | None = None) -> Chan
     normal; the share is a ratio, bounded to first order.
     """
     rows = kernels.flatten(1).float()
-    scale = torch.linalg.vector_norm(rows, dim=1).double() / math.sqrt(rows.shape[1])
-    scale = scale / len(rows) if weights is None else scale * weights.to(scale)
-    mean = float(scale.sum()) * math.sqrt(2 / math.pi)
-    deviation = float(scale.square().sum().sqrt()) * math.sqrt(1 - 2 / math.pi)
+    scale = torch.linalg.vector_norm(rows, dim=1)
+    if weights is not None:
+        scale *= weights.to(scale)
+    unit = math.sqrt(rows.shape[1]) * (len(rows) if weights is None else 1)
+    mean = float(scale.sum(dtype=torch.float64)) / unit * math.sqrt(2 / math.pi)
+    deviation = float(torch.linalg.vector_norm(scale)) / unit * math.sqrt(1 - 2 / math.pi)
     count, low = len(basis.filters), int(low_frequencies(basis).sum())
     spread = 1.96 * deviation
     share = low / count
