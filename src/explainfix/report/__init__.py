@@ -1,1 +1,4 @@
-"""Pictures. matplotlib is imported when the first one is drawn."""
+"""Pictures and the page. matplotlib and Jinja2 are imported when something is drawn."""
+
+from . import heatmap as heatmap  # registers the views of an explanation
+from . import write as write

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import datetime
 import html
-import math
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from ..registry import views
 from ..steer.advice import stage_of
@@ -17,8 +14,6 @@ from ..steer.explanation import Explanation
 from ..steer.spectrum import Spectrum
 from ..store import written
 from .page import render_page
-
-_DIGITS = 5  # significant ones: enough for a picture, and keeps the file small
 
 
 @views.register("page")
@@ -78,7 +73,7 @@ def _shape_data(why: Explanation, shape: tuple[int, ...], paths: list[str]) -> d
     return {
         "name": _name(shape),
         "shape": list(shape),
-        "basis": _numbers(basis.rows),
+        "basis": basis.rows.tolist(),
         "frequencies": None if basis.frequencies is None else [list(k) for k in basis.frequencies],
         "layers": [i for i, path in enumerate(paths) if why.layers[path].shape == shape],
         "total": _spectrum_data(why.totals[shape]),
@@ -88,7 +83,7 @@ def _shape_data(why: Explanation, shape: tuple[int, ...], paths: list[str]) -> d
 def _layer_data(why: Explanation, path: str, stage: str) -> dict[str, Any]:
     layer = why.layers[path]
     total = sum(other.saliency or 0.0 for other in why.layers.values())
-    samples = [] if layer.samples is None else _numbers(layer.samples.flatten(1))
+    samples = [] if layer.samples is None else layer.samples.flatten(1).tolist()
     return {
         "path": path,
         "stage": stage,
@@ -107,9 +102,9 @@ def _layer_data(why: Explanation, path: str, stage: str) -> dict[str, Any]:
 
 def _spectrum_data(spectrum: Spectrum) -> dict[str, Any]:
     return {
-        "ed": _numbers(spectrum.ed),
-        "e1": [_numbers(axis) for axis in spectrum.e1],
-        "e0": None if spectrum.e0 is None else _numbers(spectrum.e0),
+        "ed": spectrum.ed.tolist(),
+        "e1": [axis.tolist() for axis in spectrum.e1],
+        "e0": None if spectrum.e0 is None else spectrum.e0.tolist(),
     }
 
 
@@ -124,25 +119,12 @@ def _comparison_data(comparison: Comparison) -> dict[str, Any]:
                 "changed": change.changed,
                 "kernels": change.kernels,
                 "moved": change.moved,
-                "ed_a": _numbers(comparison.before[path].ed),
-                "ed_b": _numbers(comparison.after[path].ed),
+                "ed_a": comparison.before[path].ed.tolist(),
+                "ed_b": comparison.after[path].ed.tolist(),
             }
             for path, change in comparison.layers.items()
         ],
     }
-
-
-def _numbers(values: torch.Tensor) -> Any:
-    """A tensor as nested lists of rounded numbers."""
-    if values.dim() > 1:
-        return [_numbers(row) for row in values]
-    return [_rounded(value) for value in values.tolist()]
-
-
-def _rounded(value: float) -> float:
-    if value == 0 or not math.isfinite(value):
-        return value
-    return round(value, _DIGITS - 1 - math.floor(math.log10(abs(value))))
 
 
 def _name(shape: tuple[int, ...]) -> str:

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from .basis import Basis
 
-
 _CHUNK = 16384  # kernels at a time: few enough to stay in the cache
 
 

@@ -1,0 +1,868 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const shapes = new Map(data.shapes.map((shape) => [shape.name, shape]));
+  const $ = (id) => document.getElementById(id);
+
+  // ---- Elements, numbers -------------------------------------------------------------------
+
+  /** An element; children are elements or text, so a layer's name can never become markup. */
+  function make(tag, attributes = {}, ...children) {
+    const svg = ["svg", "rect", "path"].includes(tag);
+    const node = svg
+      ? document.createElementNS("http://www.w3.org/2000/svg", tag)
+      : document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name.startsWith("--")) node.style.setProperty(name, value);
+      else node.setAttribute(name, value);
+    }
+    node.append(...children.filter((child) => child !== null));
+    return node;
+  }
+
+  const isNumber = (value) => typeof value === "number";
+  const sum = (values) => values.reduce((total, value) => total + (value ?? 0), 0);
+  const largest = (values) => values.reduce((top, value) => Math.max(top, value ?? 0), 0);
+  const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+
+  function percent(share) {
+    if (!isNumber(share)) return "no value";
+    if (share > 0 && share < 0.001) return "<0.1%";
+    return `${(100 * share).toFixed(share >= 0.0995 || share === 0 ? 0 : 1)}%`;
+  }
+
+  function plain(value) {
+    if (!isNumber(value)) return "no value";
+    if (value === 0) return "0";
+    return Math.abs(value) < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(3)));
+  }
+
+  function shares(values) {
+    const total = sum(values);
+    return values.map((value) => (isNumber(value) && total > 0 ? value / total : null));
+  }
+
+  // ---- Pictures of kernels -----------------------------------------------------------------
+
+  const BLUE = [33, 102, 172];
+  const WHITE = [250, 250, 250];
+  const RED = [190, 40, 48];
+
+  /** Blue is negative, white zero, red positive; `value` lies in -1 to 1. */
+  function signedColour(value) {
+    const end = value < 0 ? BLUE : RED;
+    const part = Math.abs(value) ** 0.85; // a little lift, so that weak pixels can be seen
+    return `rgb(${WHITE.map((white, i) => Math.round(white + part * (end[i] - white)))})`;
+  }
+
+  /** A kernel with its own scale, symmetric about zero; a 3-D kernel is a row of slices. */
+  function picture(values, shape, title = "") {
+    const width = shape.at(-1);
+    const height = shape.length > 1 ? shape.at(-2) : 1;
+    const slices = values.length / (width * height);
+    const limit = 1.1 * Math.max(largest(values.map((value) => Math.abs(value ?? 0))), 1e-12);
+    const gap = 0.5;
+    const full = slices * (width + gap) - gap;
+    const svg = make("svg", {
+      class: "picture",
+      viewBox: `0 0 ${full} ${height}`,
+      "shape-rendering": "crispEdges",
+      "--wide": full / Math.max(height, width),
+      "--high": height / Math.max(height, width),
+      ...(title ? { role: "img", "aria-label": title } : { "aria-hidden": "true" }),
+    });
+    values.forEach((value, i) => {
+      const slice = Math.floor(i / (width * height));
+      svg.append(
+        make("rect", {
+          x: slice * (width + gap) + (i % width),
+          y: Math.floor(i / width) % height,
+          width: 1.02,
+          height: 1.02,
+          fill: signedColour((value ?? 0) / limit), // no hairlines between
+        }),
+      );
+    });
+    return svg;
+  }
+
+  const shapeTitle = (shape) =>
+    shape.shape.length === 1 ? `Kernels of length ${shape.name}` : `${shape.name} kernels`;
+
+  /** A path that may break after its dots, not within a word. */
+  const breakable = (path) => path.split(/(?<=[./])/).flatMap((part) => [part, make("wbr")]);
+
+  const axisNames = (dimensions) =>
+    ({ 1: ["along"], 2: ["vertical", "horizontal"], 3: ["depth", "vertical", "horizontal"] })[
+      dimensions
+    ] ?? Array.from({ length: dimensions }, (_, axis) => `axis ${axis + 1}`);
+
+  /** "basis filter 3: vertical 0, horizontal 2", numbered from 0 as in the paper */
+  function filterName(shape, filter) {
+    const name = `basis filter ${filter}`;
+    const frequency = shape.frequencies?.[filter];
+    if (!frequency) return name;
+    const axes = axisNames(frequency.length);
+    if (frequency.every((f) => f === 0)) return `${name}: flat`;
+    return `${name}: ${frequency.map((f, i) => `${axes[i]} ${f}`).join(", ")}`;
+  }
+
+  // ---- Charts of bars ----------------------------------------------------------------------
+
+  /** Upright bars; `band` draws the range of chance behind them, `marks` stand below the bars. */
+  function barChart(values, { band = null, marks = null, titles, figures = false, label }) {
+    const known = band?.every(isNumber) ? band : null;
+    const top = 1.06 * Math.max(largest(values), known?.[1] ?? 0, 1e-12);
+    const plot = make("div", { class: "plot" });
+    if (known) {
+      const [low, high] = known.map((edge) => (100 * edge) / top);
+      plot.append(make("i", { class: "chance", "--low": `${low}%`, "--high": `${high}%` }));
+    }
+    values.forEach((value, i) => {
+      const place = !known
+        ? "above"
+        : value > known[1]
+          ? "above"
+          : value < known[0]
+            ? "below"
+            : "inside";
+      const bar = make("i", {
+        class: `bar ${place}`,
+        "--size": `${(100 * Math.max(value ?? 0, 0)) / top}%`,
+      });
+      if (figures) bar.append(make("span", {}, percent(value)));
+      plot.append(make("div", { class: "slot", title: titles[i] }, bar));
+    });
+    const chart = make(
+      "div",
+      {
+        class: "chart",
+        "--count": values.length,
+        role: "img",
+        "aria-label": `${label}. ${titles.join("; ")}`,
+      },
+      plot,
+    );
+    if (marks)
+      chart.append(make("div", { class: "marks" }, ...marks.map((mark) => make("div", {}, mark))));
+    return chart;
+  }
+
+  // ---- Heatmap -----------------------------------------------------------------------------
+
+  let scale = "share";
+  const grids = []; // { node, cells: Map("row,column" -> cell), shape, redraw }
+  const NAMES_FIT = 32; // more columns than this leave no room for slanted names
+
+  const valuesOf = (layer) => (scale === "share" ? shares(layer.ed) : layer.ed);
+  const written = (value) => (scale === "share" ? percent(value) : plain(value));
+
+  const stages = [...new Set(data.layers.map((layer) => layer.stage || ""))];
+  const dotted = stages.map((stage) => stage.split("."));
+  let common = 0; // leading parts that all stages share say nothing about any of them
+  const alike = (parts) => parts.length > common + 1 && parts[common] === dotted[0][common];
+  while (stages.length > 1 && dotted.every(alike)) common++;
+  const stageName = (stage) => (stage || "").split(".").slice(common).join(".");
+
+  function shortName(layer) {
+    const inside = layer.stage && layer.path.startsWith(`${layer.stage}.`);
+    const name = inside ? layer.path.slice(layer.stage.length + 1) : layer.path;
+    return name.length > 17 ? `…${name.slice(-16)}` : name;
+  }
+
+  function addCell(grid, parent, layer, filter, row, column) {
+    const cell = make("div", { class: "cell", role: "gridcell", tabindex: "-1" });
+    Object.assign(cell.dataset, { layer, filter, row, column });
+    grid.cells.set(`${row},${column}`, cell);
+    parent.append(cell);
+    return cell;
+  }
+
+  function paint(cell, value, top, shape) {
+    cell.classList.toggle("missing", !isNumber(value));
+    cell.style.setProperty(
+      "--v",
+      top > 0 ? Math.min(Math.max((value ?? 0) / top, 0), 1).toFixed(3) : 0,
+    );
+    const { layer, filter } = cell.dataset;
+    cell.setAttribute(
+      "aria-label",
+      `${data.layers[layer].path}, ${filterName(shape, +filter)}, ${written(value)}`,
+    );
+  }
+
+  function legend() {
+    const ramp = make(
+      "div",
+      { class: "ramp" },
+      ...Array.from({ length: 24 }, (_, i) => make("i", { class: "cell", "--v": i / 23 })),
+    );
+    const top = make("span");
+    const mark = make("span", { class: "chance-mark" }, make("span", {}, "chance"));
+    ramp.append(mark);
+    const node = make("div", { class: "legend" }, make("span", {}, "0"), ramp, top);
+    node.redraw = (limit, size) => {
+      top.textContent = written(limit);
+      mark.hidden = scale !== "share" || !(limit > 0) || 1 / size > 0.92 * limit;
+      mark.style.setProperty("--at", `${100 / size / limit}%`);
+    };
+    return node;
+  }
+
+  /** One block: rows are the basis filters of a shape, columns the layers of the model. */
+  function heatBlock(shape, order) {
+    const mine = order.filter((index) => data.layers[index].shape === shape.name);
+    const named = order.length <= NAMES_FIT;
+    const tracks = ["var(--label)"];
+    const trackOf = new Map();
+    const spans = [];
+    order.forEach((index, i) => {
+      const stage = data.layers[index].stage || "";
+      if (i === 0 || stage !== spans.at(-1).stage) {
+        if (i > 0) tracks.push("var(--stage-gap)");
+        spans.push({ stage, from: tracks.length + 1 });
+      }
+      tracks.push("minmax(var(--cell-least), var(--cell-most))");
+      trackOf.set(index, tracks.length);
+      spans.at(-1).to = tracks.length + 1;
+    });
+    tracks.push("var(--sums)");
+
+    const grid = { cells: new Map(), shape };
+    const totals = mine.map((index) => sum(data.layers[index].ed));
+    const differ = largest(totals) - Math.min(...totals) > 0.01 * largest(totals);
+    const place = (node, index) => {
+      node.style.gridColumn = trackOf.get(index);
+      return node;
+    };
+
+    grid.node = make("div", {
+      class: "grid",
+      role: "grid",
+      "aria-label": `Energy of ${shape.name} kernels: rows are basis filters, columns are layers`,
+      "aria-rowcount": shape.basis.length,
+      "aria-colcount": mine.length,
+      "--columns": tracks.join(" "),
+    });
+    if (stages.length > 1) {
+      const prefix = common ? `${dotted[0].slice(0, common).join(".")}.` : "";
+      grid.node.append(
+        make(
+          "div",
+          { class: "row stages", "aria-hidden": "true" },
+          make("span", { class: "head" }, prefix),
+          ...spans.map(({ stage, from, to }) => {
+            const node = make("span", { title: stage }, stageName(stage));
+            node.style.gridColumn = `${from} / ${to}`;
+            return node;
+          }),
+        ),
+      );
+    }
+    if (differ) {
+      // equal sums would be a row of equal bars
+      grid.node.append(
+        make(
+          "div",
+          { class: "row totals", "aria-hidden": "true" },
+          make("span", { class: "head" }, "layer sum"),
+          ...mine.map((index, i) => {
+            const bar = make("i", {
+              "--size": `${(100 * totals[i]) / largest(totals)}%`,
+              title: `${data.layers[index].path}: ${plain(totals[i])}`,
+            });
+            bar.dataset.column = index;
+            return place(bar, index);
+          }),
+        ),
+      );
+    }
+    const bars = shape.basis.map((filter, row) => {
+      const bar = make("div", { class: "sum", "aria-hidden": "true" }, make("i"), make("span"));
+      const line = make(
+        "div",
+        { class: "row", role: "row" },
+        make(
+          "div",
+          { class: "head", role: "rowheader", title: filterName(shape, row) },
+          make("span", {}, String(row)),
+          picture(filter, shape.shape),
+        ),
+      );
+      line.firstChild.dataset.row = row;
+      mine.forEach((index) => place(addCell(grid, line, index, row, row, index), index));
+      bar.style.gridColumn = tracks.length;
+      line.append(bar);
+      grid.node.append(line);
+      return bar;
+    });
+    if (named) {
+      const longest = largest(mine.map((index) => shortName(data.layers[index]).length));
+      grid.node.append(
+        make(
+          "div",
+          { class: "row names", "aria-hidden": "true", "--longest": longest },
+          ...mine.map((index) => {
+            const name = make(
+              "span",
+              { title: data.layers[index].path },
+              make("span", {}, shortName(data.layers[index])),
+            );
+            name.dataset.column = index;
+            return place(name, index);
+          }),
+        ),
+      );
+    }
+
+    const key = legend();
+    grid.redraw = () => {
+      const columns = new Map(mine.map((index) => [index, valuesOf(data.layers[index])]));
+      const top = largest([...columns.values()].map(largest));
+      for (const cell of grid.cells.values())
+        paint(cell, columns.get(+cell.dataset.layer)[cell.dataset.filter], top, shape);
+      const sums =
+        scale === "share"
+          ? shape.basis.map(
+              (_, row) => sum([...columns.values()].map((values) => values[row])) / mine.length,
+            )
+          : shape.total.ed;
+      bars.forEach((bar, row) => {
+        bar.firstChild.style.setProperty(
+          "--part",
+          largest(sums) > 0 ? (sums[row] ?? 0) / largest(sums) : 0,
+        );
+        bar.lastChild.textContent = written(sums[row]);
+      });
+      key.redraw(top, shape.basis.length);
+    };
+    grids.push(grid);
+    return make(
+      "figure",
+      { class: `card block${order.length > 60 ? " dense" : ""}`, "--rows": shape.basis.length },
+      make(
+        "figcaption",
+        {},
+        make("h3", {}, shapeTitle(shape)),
+        make(
+          "span",
+          { class: "soft" },
+          plural(mine.length, "layer"),
+          mine.length < order.length ? "; the gaps are layers with other kernels" : "",
+        ),
+        key,
+      ),
+      make(
+        "div",
+        { class: "block-body" },
+        make(
+          "div",
+          {
+            class: `axis${stages.length > 1 ? " staged" : ""}${differ ? " summed" : ""}`,
+            "aria-hidden": "true",
+          },
+          make("span", {}, "smooth"),
+          make("i"),
+          make("span", {}, "fine"),
+        ),
+        make("div", { class: "scroll" }, grid.node),
+      ),
+    );
+  }
+
+  /** A shape that one layer has: its filters laid out by frequency, a small square. */
+  function frequencyPlane(shape) {
+    const index = shape.layers[0];
+    const layer = data.layers[index];
+    const size = shape.basis.length;
+    const side = Math.ceil(Math.sqrt(size));
+    const grid = { cells: new Map(), shape };
+    const spot = (filter) => {
+      const frequency = shape.frequencies?.[filter];
+      if (!frequency) return [Math.floor(filter / side), filter % side];
+      const [across, down, ...deep] = [...frequency].reverse();
+      return [down ?? 0, across + shape.shape.at(-1) * sum(deep)];
+    };
+    grid.node = make("div", {
+      class: "plane",
+      role: "grid",
+      "aria-label": `Energy of the ${shape.name} kernels of ${layer.path} by frequency`,
+      "--across": 1 + largest(shape.basis.map((_, filter) => spot(filter)[1])),
+    });
+    const rows = new Map();
+    const order = shape.basis
+      .map((_, filter) => filter)
+      .sort((a, b) => spot(a)[0] - spot(b)[0] || spot(a)[1] - spot(b)[1]);
+    for (const filter of order) {
+      const [row, column] = spot(filter);
+      if (!rows.has(row))
+        grid.node.append(rows.set(row, make("div", { class: "row", role: "row" })).get(row));
+      addCell(grid, rows.get(row), index, filter, row, column);
+    }
+    const key = legend();
+    grid.redraw = () => {
+      const values = valuesOf(layer);
+      for (const cell of grid.cells.values())
+        paint(cell, values[cell.dataset.filter], largest(values), shape);
+      key.redraw(largest(values), size);
+    };
+    grids.push(grid);
+    const open = make("button", { type: "button", class: "link" }, layer.path);
+    open.addEventListener("click", () => openLayer(index, open));
+    const flat = shape.shape.length === 2 && shape.frequencies;
+    return make(
+      "figure",
+      { class: "card small" },
+      make(
+        "figcaption",
+        {},
+        make("h3", {}, shapeTitle(shape)),
+        make("span", { class: "soft" }, "one layer: ", open),
+      ),
+      make(
+        "div",
+        { class: "plane-frame" },
+        flat ? make("span", { class: "across", "aria-hidden": "true" }, "finer across →") : null,
+        flat ? make("span", { class: "down", "aria-hidden": "true" }, "finer down →") : null,
+        make("div", { class: "scroll" }, grid.node),
+      ),
+      key,
+    );
+  }
+
+  /** Energy per frequency of the whole model, for a square shape. */
+  function frequencyBars(shape) {
+    const values = shares(shape.total.e0);
+    const names = values.map((_, f) =>
+      f === 0 ? "flat" : f === values.length - 1 ? "finest" : String(f),
+    );
+    const marks = names.map((name, f) => {
+      const wanted = [...shape.shape.slice(1).fill(0), f].join();
+      const filter = shape.frequencies?.findIndex((frequency) => frequency.join() === wanted) ?? -1;
+      return make(
+        "div",
+        {},
+        filter < 0 ? null : picture(shape.basis[filter], shape.shape),
+        make("span", {}, name),
+      );
+    });
+    return make(
+      "figure",
+      { class: "card small" },
+      make(
+        "figcaption",
+        {},
+        make("h3", {}, "Energy by frequency"),
+        make("span", { class: "soft" }, `${shapeTitle(shape)}, whole model`),
+      ),
+      barChart(values, {
+        marks,
+        figures: values.length <= 9,
+        label: `Energy by frequency of all ${shape.name} kernels`,
+        titles: values.map((value, f) => `frequency ${f}: ${percent(value)}`),
+      }),
+    );
+  }
+
+  function drawHeatmaps() {
+    const common = data.shapes.filter((shape) => shape.layers.length > 1);
+    const order = data.layers
+      .map((_, index) => index)
+      .filter((index) => common.some((shape) => shape.name === data.layers[index].shape));
+    $("heatmaps").append(...common.map((shape) => heatBlock(shape, order)));
+    $("small-figures").append(
+      ...data.shapes
+        .filter((shape) => shape.total.e0?.length > 1)
+        .sort((a, b) => b.layers.length - a.layers.length)
+        .map(frequencyBars),
+      ...data.shapes.filter((shape) => shape.layers.length === 1).map(frequencyPlane),
+    );
+    // With every layer's energy alike, both scales would show the same picture.
+    const totals = data.layers.map((layer) => sum(layer.ed));
+    $("scale").hidden = largest(totals) - Math.min(...totals) <= 0.01 * largest(totals);
+    for (const grid of grids) {
+      grid.redraw();
+      [...grid.cells.values()][0].tabIndex = 0;
+      listen(grid);
+    }
+    $("scale").addEventListener("change", (event) => {
+      scale = event.target.value;
+      grids.forEach((grid) => grid.redraw());
+    });
+  }
+
+  // ---- Pointing at cells: tooltip, keys, cross lines -----------------------------------------
+
+  function point(grid, cell) {
+    for (const node of grid.node.querySelectorAll(".pointed")) node.classList.remove("pointed");
+    if (!cell) {
+      $("tooltip").hidden = true;
+      return;
+    }
+    grid.node.querySelector(`.head[data-row="${cell.dataset.row}"]`)?.classList.add("pointed");
+    for (const node of grid.node.querySelectorAll(
+      `[data-column="${cell.dataset.layer}"]:not(.cell)`,
+    ))
+      node.classList.add("pointed");
+
+    const layer = data.layers[cell.dataset.layer];
+    const filter = +cell.dataset.filter;
+    const value = layer.ed[filter];
+    const share = shares(layer.ed)[filter];
+    const band = layer.band?.every(isNumber) && isNumber(value) ? layer.band : null;
+    let against = "";
+    if (band)
+      against = ` · ${value > band[1] ? "more" : value < band[0] ? "less" : "no more"} than chance`;
+    $("tooltip").replaceChildren(
+      picture(grid.shape.basis[filter], grid.shape.shape),
+      make(
+        "div",
+        {},
+        make("b", {}, ...breakable(layer.path)),
+        make("span", {}, filterName(grid.shape, filter)),
+        make(
+          "span",
+          { class: "value" },
+          scale === "share" ? `${percent(share)} of the layer` : `energy ${plain(value)}`,
+          against,
+        ),
+      ),
+    );
+    $("tooltip").hidden = false;
+    placeTooltip(cell);
+  }
+
+  function placeTooltip(cell) {
+    const spot = cell.getBoundingClientRect();
+    const tip = $("tooltip").getBoundingClientRect();
+    const room = document.documentElement.clientWidth - tip.width - 8;
+    $("tooltip").style.left =
+      `${Math.max(8, Math.min(spot.left + spot.width / 2 - tip.width / 2, room))}px`;
+    $("tooltip").style.top =
+      `${spot.top > tip.height + 12 ? spot.top - tip.height - 8 : spot.bottom + 8}px`;
+  }
+
+  const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+  /** The next cell in a direction; columns of other shapes are stepped over. */
+  function neighbour(grid, cell, key) {
+    const all = [...grid.cells.values()];
+    const row = cell.dataset.row;
+    const inRow = all.filter((other) => other.dataset.row === row);
+    if (key === "Home") return inRow[0];
+    if (key === "End") return inRow.at(-1);
+    const [down, right] = STEPS[key];
+    const line = right
+      ? inRow
+      : all.filter((other) => other.dataset.column === cell.dataset.column);
+    return line[line.indexOf(cell) + down + right];
+  }
+
+  function listen(grid) {
+    const cellOf = (event) => event.target.closest?.("[role=gridcell]");
+    grid.node.addEventListener("pointerover", (event) => point(grid, cellOf(event)));
+    grid.node.addEventListener("pointerleave", () => point(grid, null));
+    grid.node.addEventListener("focusin", (event) => {
+      const cell = cellOf(event);
+      if (!cell) return;
+      for (const other of grid.cells.values()) other.tabIndex = other === cell ? 0 : -1;
+      if (cell.matches(":focus-visible")) point(grid, cell);
+    });
+    grid.node.addEventListener("focusout", () => point(grid, null));
+    grid.node.addEventListener("click", (event) => {
+      const cell = cellOf(event);
+      if (cell) openLayer(+cell.dataset.layer, cell);
+    });
+    grid.node.addEventListener("keydown", (event) => {
+      const cell = cellOf(event);
+      if (!cell) return;
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        openLayer(+cell.dataset.layer, cell);
+      } else if (event.key in STEPS || event.key === "Home" || event.key === "End") {
+        event.preventDefault();
+        neighbour(grid, cell, event.key)?.focus();
+      }
+    });
+  }
+
+  // ---- Panel of one layer ------------------------------------------------------------------
+
+  let opener = null;
+
+  /** The facts are the cells of the layer's table row: written once, shown twice. */
+  function facts(index) {
+    const heads = [...document.querySelectorAll("#layers thead th")].map((head) =>
+      head.textContent.trim(),
+    );
+    const cells = [...document.querySelector(`#layers tr[data-layer="${index}"]`).children];
+    const list = make("dl", { class: "facts" });
+    if (data.layers[index].stage)
+      list.append(
+        make("div", {}, make("dt", {}, "Stage"), make("dd", {}, data.layers[index].stage)),
+      );
+    cells.forEach((cell, i) => {
+      if (i < 2 || cell.textContent.trim() === "–") return;
+      const value = make("dd");
+      value.append(...[...cell.childNodes].map((node) => node.cloneNode(true)));
+      list.append(make("div", {}, make("dt", {}, heads[i]), value));
+    });
+    return list;
+  }
+
+  function spectrum(layer, shape) {
+    const slices = shape.shape.length > 2 ? shape.shape[0] : 1;
+    const pictured = shape.basis.length * slices <= 25; // more would be too small to see
+    return make(
+      "section",
+      {},
+      make("h3", {}, "Spectrum"),
+      barChart(layer.ed, {
+        band: layer.band,
+        label: `Spectrum of ${layer.path}`,
+        marks: pictured ? shape.basis.map((filter) => picture(filter, shape.shape)) : null,
+        titles: layer.ed.map(
+          (value, i) => `${filterName(shape, i)}: ${percent(shares(layer.ed)[i])}`,
+        ),
+      }),
+      make("p", { class: "ends soft" }, make("span", {}, "smooth"), make("span", {}, "fine")),
+      layer.band?.every(isNumber)
+        ? make(
+            "p",
+            { class: "soft" },
+            make("i", { class: "swatch chance" }),
+            "Bars that end inside this band are no more than chance.",
+          )
+        : null,
+    );
+  }
+
+  function perAxis(layer) {
+    if (!layer.e1?.length) return null;
+    const names = axisNames(layer.e1.length);
+    return make(
+      "section",
+      {},
+      make("h3", {}, "By direction"),
+      make(
+        "div",
+        { class: "axes" },
+        ...layer.e1.map((energies, axis) => {
+          const values = shares(energies);
+          return make(
+            "figure",
+            {},
+            barChart(values, {
+              label: `Energy by ${names[axis]} frequency`,
+              figures: values.length <= 5,
+              marks: values.map((_, f) => String(f)),
+              titles: values.map((value, f) => `frequency ${f}: ${percent(value)}`),
+            }),
+            make("figcaption", {}, names[axis]),
+          );
+        }),
+      ),
+    );
+  }
+
+  function sampleSheet(layer, shape) {
+    if (!layer.samples?.length) return null;
+    const some = layer.samples.length < layer.kernels;
+    const all = plural(layer.kernels, "kernel");
+    const count = some ? `${layer.samples.length} of ${all}, most important first` : all;
+    return make(
+      "section",
+      {},
+      make("h3", {}, "Kernels ", make("span", { class: "soft" }, count)),
+      make(
+        "div",
+        { class: `sheet${shape.shape.length > 2 ? " wide" : ""}` },
+        ...layer.samples.map((kernel, i) => picture(kernel, shape.shape, `kernel ${i + 1}`)),
+      ),
+    );
+  }
+
+  /** Marks a layer wherever it appears: its column of cells, its name and its row of the table. */
+  function choose(index) {
+    for (const node of document.querySelectorAll(".chosen")) node.classList.remove("chosen");
+    const places = `[data-layer="${index}"], [data-column="${index}"]:not(.cell)`;
+    for (const node of document.querySelectorAll(`main :is(${places})`))
+      node.classList.add("chosen");
+  }
+
+  function openLayer(index, from) {
+    const layer = data.layers[index];
+    const shape = shapes.get(layer.shape);
+    const panel = $("panel");
+    if (from) opener = from;
+    panel.dataset.layer = index;
+    $("panel-title").replaceChildren(...breakable(layer.path));
+    $("panel-body").replaceChildren(
+      ...[
+        facts(index),
+        shape ? spectrum(layer, shape) : null,
+        perAxis(layer),
+        shape ? sampleSheet(layer, shape) : null,
+      ].filter(Boolean),
+    );
+    $("panel-body").scrollTop = 0;
+    $("previous").disabled = index === 0;
+    $("next").disabled = index === data.layers.length - 1;
+    choose(index);
+    if (from) {
+      showPanel(true, from);
+      panel.focus({ preventScroll: true });
+      from.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+    } else if (document.activeElement === document.body || document.activeElement.disabled)
+      panel.focus();
+  }
+
+  /** The page makes room for the panel; `anchor` stays where it is on the screen. */
+  function showPanel(shown, anchor) {
+    const before = anchor.getBoundingClientRect().top;
+    $("panel").hidden = !shown;
+    document.body.classList.toggle("with-panel", shown);
+    scrollBy({ top: anchor.getBoundingClientRect().top - before, behavior: "instant" });
+  }
+
+  function closePanel() {
+    showPanel(false, opener);
+    choose(null);
+    opener.focus({ preventScroll: true });
+  }
+
+  function listenPanel() {
+    const shown = () => +$("panel").dataset.layer;
+    $("close").addEventListener("click", closePanel);
+    $("previous").addEventListener("click", () => openLayer(shown() - 1, null));
+    $("next").addEventListener("click", () => openLayer(shown() + 1, null));
+    document.addEventListener("keydown", (event) => {
+      // In the filter box Esc clears the text.
+      if (event.key !== "Escape" || event.target === $("filter")) return;
+      $("tooltip").hidden = true;
+      if (!$("panel").hidden) closePanel();
+    });
+    document.addEventListener(
+      "scroll",
+      () => {
+        if ($("tooltip").hidden) return;
+        const cell = document.querySelector(".cell:focus-visible"); // moving the focus may scroll
+        if (cell) placeTooltip(cell);
+        else $("tooltip").hidden = true;
+      },
+      { capture: true, passive: true },
+    );
+  }
+
+  // ---- Tables ------------------------------------------------------------------------------
+
+  const collator = new Intl.Collator("en", { numeric: true }); // layer2 before layer10
+
+  function sortBy(table, head) {
+    const column = [...head.parentNode.children].indexOf(head);
+    const text = head.dataset.kind === "text";
+    // Names start at A, numbers at the largest: what people look for first.
+    const first = text ? "ascending" : "descending";
+    const second = text ? "descending" : "ascending";
+    const direction = head.getAttribute("aria-sort") === first ? second : first;
+    for (const other of table.querySelectorAll("th[aria-sort]"))
+      other.setAttribute("aria-sort", other === head ? direction : "none");
+    const sign = direction === "ascending" ? 1 : -1;
+    const keyed = [...table.tBodies[0].rows].map((row) => ({
+      row,
+      key: row.cells[column].dataset.value,
+    }));
+    keyed.sort((a, b) => {
+      if (a.key === "" || b.key === "") return (a.key === "") - (b.key === ""); // gaps go last
+      return sign * (text ? collator.compare(a.key, b.key) : a.key - b.key);
+    });
+    table.tBodies[0].append(...keyed.map(({ row }) => row));
+  }
+
+  function listenTables() {
+    for (const table of document.querySelectorAll("table.sortable")) {
+      table.tHead.addEventListener("click", (event) => {
+        const head = event.target.closest("th[aria-sort]");
+        if (head) sortBy(table, head);
+      });
+    }
+    for (const name of document.querySelectorAll("#layers tbody button"))
+      name.replaceChildren(...breakable(name.textContent));
+    $("layers").tBodies[0].addEventListener("click", (event) => {
+      const row = event.target.closest("tr");
+      if (row) openLayer(+row.dataset.layer, row.querySelector("button"));
+    });
+    $("filter").addEventListener("input", () => {
+      const wanted = $("filter").value.trim().toLowerCase();
+      const rows = [...$("layers").tBodies[0].rows];
+      for (const row of rows)
+        row.hidden = !data.layers[row.dataset.layer].path.toLowerCase().includes(wanted);
+      const left = rows.filter((row) => !row.hidden).length;
+      $("filter-count").textContent =
+        left === rows.length ? plural(left, "layer") : `${left} of ${plural(rows.length, "layer")}`;
+    });
+  }
+
+  /** Two spectra in one small picture: the first as an area of steps, the second as a line. */
+  function pairedSpectra(before, after) {
+    const top = Math.max(largest(before), largest(after), 1e-12);
+    const width = 120;
+    const height = 26;
+    const steps = (values) =>
+      values
+        .map((value, i) => {
+          const y = (height - 1 - ((value ?? 0) / top) * (height - 2)).toFixed(1);
+          const [left, right] = [i, i + 1].map((at) => ((at * width) / values.length).toFixed(1));
+          return `${left} ${y}H${right}`;
+        })
+        .join("L");
+    return make(
+      "svg",
+      {
+        class: "paired",
+        viewBox: `0 0 ${width} ${height}`,
+        role: "img",
+        "aria-label": "both spectra, from smooth to fine",
+      },
+      make("path", { class: "before", d: `M0 ${height}L${steps(before)}V${height}z` }),
+      make("path", { class: "after", d: `M${steps(after)}` }),
+    );
+  }
+
+  function drawComparison() {
+    for (const cell of document.querySelectorAll("td.spectra")) {
+      const layer = data.comparison.layers[cell.dataset.index];
+      if (layer.ed_a?.length && layer.ed_b?.length)
+        cell.append(pairedSpectra(layer.ed_a, layer.ed_b));
+    }
+  }
+
+  // ---- Light and dark ----------------------------------------------------------------------
+
+  function listenTheme() {
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    const current = () =>
+      document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light");
+    const name = () => {
+      $("theme-name").textContent = current() === "dark" ? "Light" : "Dark";
+    };
+    $("theme").addEventListener("click", () => {
+      const theme = current() === "dark" ? "light" : "dark";
+      document.documentElement.dataset.theme = theme;
+      try {
+        localStorage.setItem("explainfix-theme", theme);
+      } catch {
+        /* a file may have no storage */
+      }
+      name();
+    });
+    system.addEventListener("change", name);
+    name();
+  }
+
+  drawHeatmaps();
+  drawComparison();
+  listenPanel();
+  listenTables();
+  listenTheme();
+})();

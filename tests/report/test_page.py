@@ -1,0 +1,506 @@
+"""The page of an explanation: what is in its text, and how it behaves in a real browser."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from explainfix.report.page import render_page
+
+HOSTILE = """</script><script>alert(1)</script><!-- "quoted" & 'single' <b>"""
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-background-networking "
+    "--disable-component-update --disable-sync --no-first-run"
+)
+
+
+def basis_of(shape):
+    """The DCT-II basis of a shape from low to high frequency, and its frequencies."""
+    frequencies = sorted(np.ndindex(*shape), key=lambda f: (sum(f), f))
+    cosine = [[np.cos(np.pi * (np.arange(n) + 0.5) * k / n) for k in range(n)] for n in shape]
+    filters = []
+    for frequency in frequencies:
+        product = np.ones(())
+        for axis, k in enumerate(frequency):
+            product = np.multiply.outer(product, cosine[axis][k])
+        filters.append((product / np.linalg.norm(product)).ravel().tolist())
+    return filters, [list(frequency) for frequency in frequencies]
+
+
+def example(shapes, *, weighted=True, samples=24, comparison=False, paths=None):
+    """What a page is made of, for a network whose layers have these kernel shapes."""
+    random = np.random.default_rng(0)
+    layers, by_name = [], {}
+    for index, shape in enumerate(shapes):
+        name, size = "x".join(map(str, shape)), int(np.prod(shape))
+        filters, frequencies = basis_of(shape)
+        energy = np.exp(-np.sum(frequencies, 1) + random.normal(0, 0.2, size))
+        energy *= (1 + index) if weighted else 1 / energy.sum()
+        axes = [
+            [float(energy[np.equal(np.array(frequencies)[:, axis], k)].sum()) for k in range(n)]
+            for axis, n in enumerate(shape)
+        ]
+        square = len(set(shape)) == 1
+        layer = {
+            "path": paths[index] if paths else f"layer{index // 4 + 1}.{index % 4}.conv2",
+            "stage": f"layer{index // 4 + 1}",
+            "shape": name,
+            "kernels": 64 * (index + 1),
+            "parameters": 64 * (index + 1) * size,
+            "fixed": "ghaar" if index == 1 else None,
+            "saliency_share": 1 / len(shapes) if weighted else None,
+            "low_share": 0.3 + 0.6 * index / len(shapes),
+            "low_chance": [0.28, 0.36],
+            "ed": energy.tolist(),
+            "e1": axes,
+            "e0": np.mean(axes, 0).tolist() if square else None,
+            "band": [0.8 * energy.mean(), 1.2 * energy.mean()],
+            "samples": random.normal(size=(samples, size)).tolist(),
+        }
+        layers.append(layer)
+        entry = by_name.setdefault(
+            name,
+            {"name": name, "shape": list(shape), "basis": filters, "frequencies": frequencies}
+            | {"layers": [], "total": {"ed": [0.0] * size, "e1": [], "e0": layer["e0"]}},
+        )
+        entry["layers"].append(index)
+        entry["total"]["ed"] = np.add(entry["total"]["ed"], energy).tolist()
+    compared = [
+        {key: layer[key] for key in ("path", "kernels")}
+        | {"distance": 0.1, "changed": 3, "moved": 0.02}
+        | {"ed_a": layer["ed"], "ed_b": layer["ed"][::-1]}
+        for layer in layers
+    ]
+    return {
+        "title": "torchvision:resnet50",
+        "version": "0.1.0",
+        "date": "2026-11-16",
+        "basis": "dct2",
+        "weighted": weighted,
+        "weighting": "Weighted by saliency over 15 batches" if weighted else "Not weighted",
+        "summary": {
+            "parameters": 25_557_032,
+            "spatial_parameters": sum(layer["parameters"] for layer in layers),
+            "layers": len(layers),
+            "kernels": sum(layer["kernels"] for layer in layers),
+            "fixed_layers": 1,
+        },
+        "advice": [
+            {"kind": kind, "title": f"About {kind}", "text": "Half of it lies in 3 of 9 patterns."}
+            for kind in ("frequency", "layers", "stages", "zeroing", "chance")
+        ],
+        "shapes": list(by_name.values()),
+        "layers": layers,
+        "skipped": [{"path": "fc", "reason": "not a convolution"}],
+        "comparison": {
+            "other": "after.safetensors",
+            "answer": "The fixed filters are still fixed.",
+            "layers": compared,
+        }
+        if comparison
+        else None,
+        "pruning": None,
+    }
+
+
+RESNET = [(7, 7)] + [(3, 3)] * 11
+
+
+# Without a browser
+
+
+def embedded(page: str):
+    """The JSON of a page, found as a browser finds it: up to the first end of a script."""
+    return json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script', page)[1]
+    )
+
+
+def test_hostile_names_stay_text():
+    data = example([(3, 3)] * 3, paths=[HOSTILE, "b", "c"], comparison=True)
+    data["title"] = data["comparison"]["other"] = data["skipped"][0]["path"] = HOSTILE
+    page = render_page(data)
+    assert "<script>alert" not in page
+    assert "<!-- " not in page
+    assert embedded(page)["layers"][0]["path"] == HOSTILE
+
+
+def test_what_is_not_a_number_becomes_null():
+    data = example([(3, 3)] * 2)
+    data["layers"][0] |= {"low_share": float("nan"), "low_chance": [float("nan"), float("inf")]}
+    data["layers"][0]["ed"][2] = float("-inf")
+    page = render_page(data)
+    layer = embedded(page)["layers"][0]
+    assert layer["low_share"] is None
+    assert layer["low_chance"] == [None, None]
+    assert layer["ed"][2] is None
+    assert not re.search(r"\b(NaN|nan|Infinity|inf)\b", page.split('id="data">')[1].split("<")[0])
+
+
+def test_nothing_is_fetched_and_nothing_is_left_unfilled():
+    page = render_page(example(RESNET, comparison=True))
+    outside = [url for url in re.findall(r"https?://[^\s\"'<>%]+", page) if "w3.org" not in url]
+    assert outside == []
+    assert "{{" not in page.split('id="data">')[0].split("</style>")[1]
+
+
+def test_sixty_layers_stay_small():
+    assert len(render_page(example([(3, 3)] * 60)).encode()) < 600_000
+
+
+def test_a_missing_key_is_an_error():
+    data = example([(3, 3)])
+    del data["weighting"]
+    with pytest.raises(Exception, match="weighting"):
+        render_page(data)
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    how = "the tests of the page in a real browser were left out; to run them: "
+    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if program is None:
+        pytest.skip(how + "apt-get install chromium")
+    api = pytest.importorskip("playwright.sync_api", reason=how + "pip install playwright")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens a page from disk; at the end it must have complained of nothing and fetched nothing."""
+    contexts, trouble, requests = [], [], []
+    file: Path = tmp_path / "page.html"
+
+    def open_page(data, *, width=1280, height=900, **options):
+        file.write_text(render_page(data), encoding="utf-8")
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, reduced_motion="reduce", **options
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(5000)
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("dialog", lambda dialog: (trouble.append("dialog"), dialog.dismiss()))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(file.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert trouble == []
+    assert set(requests) == {file.as_uri()}
+
+
+def focused(page, attribute):
+    return page.evaluate(f"document.activeElement.dataset.{attribute}")
+
+
+def tab_to(page, selector):
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"document.activeElement.matches({selector!r})"):
+            return
+    pytest.fail(f"Tab does not reach {selector}")
+
+
+def scrolls_sideways(page):
+    return page.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+
+def test_hover_tells_layer_filter_and_value(show):
+    page = show(example(RESNET))
+    cell = page.locator(".grid [data-layer='5'][data-filter='2']")
+    cell.hover()
+    tip = page.locator("#tooltip")
+    text = tip.inner_text()
+    assert "layer2.1.conv2" in text
+    assert "basis filter 2: vertical 1, horizontal 0" in text
+    assert re.search(r"\d+(\.\d)?% of the layer · (more|less|no more) than chance", text)
+    page.locator("h1").hover()
+    assert tip.is_hidden()
+
+
+def test_scale_switches_from_share_to_energy(show):
+    page = show(example(RESNET))
+    cell = page.locator(".grid [data-layer='5'][data-filter='0']")
+    share = cell.get_attribute("aria-label")
+    page.locator("#scale").get_by_text("Energy", exact=True).click()
+    assert share.endswith("%")
+    assert re.search(r", [\d.]+$", cell.get_attribute("aria-label"))
+
+
+def test_one_scale_is_enough_when_all_layers_weigh_the_same(show):
+    page = show(example([(3, 3)] * 4, weighted=False))
+    assert page.locator("#scale").is_hidden()
+    assert page.locator(".totals").count() == 0
+
+
+def test_keys_walk_the_heatmap_and_open_a_layer(show):
+    page = show(example(RESNET))
+    tab_to(page, ".grid [role=gridcell]")
+    assert (focused(page, "layer"), focused(page, "filter")) == ("1", "0")
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+    assert (focused(page, "layer"), focused(page, "filter")) == ("2", "1")
+    assert page.locator("#tooltip").is_visible()
+    page.keyboard.press("End")
+    assert focused(page, "layer") == "11"
+    page.keyboard.press("ArrowRight")  # there is nothing further
+    assert focused(page, "layer") == "11"
+    assert page.locator(".grid [tabindex='0']").count() == 1
+    page.keyboard.press("Enter")
+    assert page.locator("#panel-title").inner_text() == "layer3.3.conv2"
+    assert page.evaluate("document.activeElement.id") == "panel"
+    page.keyboard.press("Escape")
+    assert page.locator("#panel").is_hidden()
+    assert (focused(page, "layer"), focused(page, "filter")) == ("11", "1")
+
+
+def test_panel_shows_spectrum_directions_and_kernels(show):
+    page = show(example(RESNET))
+    page.locator(".grid [data-layer='1']").first.click()
+    panel = page.locator("#panel")
+    assert panel.locator(".sheet .picture").count() == 24
+    assert panel.locator("section").first.locator(".slot").count() == 9
+    assert panel.locator("section").first.locator(".chance:visible").count() == 2  # band and key
+    assert panel.locator(".axes figcaption").all_inner_texts() == ["vertical", "horizontal"]
+    assert "ghaar" in panel.inner_text()
+    page.locator("#next").click()
+    assert page.locator("#panel-title").inner_text() == "layer1.2.conv2"
+    page.locator("#previous").click()
+    page.locator("#previous").click()
+    assert page.locator("#panel-title").inner_text() == "layer1.0.conv2"
+    assert page.locator("#previous").is_disabled()
+    page.locator("#close").click()
+    assert panel.is_hidden()
+
+
+def test_bars_stand_against_the_chance_band_on_one_scale(show):
+    data = example([(3, 3)] * 2)
+    data["layers"][0] |= {"ed": [4.0, 2.0, 1.0, 1, 1, 1, 1, 1, 1], "band": [1.0, 2.0]}
+    page = show(data)
+    page.locator(".grid [data-layer='0']").first.click()
+    chart = page.locator("#panel .chart").first
+    band = chart.locator(".plot > .chance").bounding_box()
+    second, third = (chart.locator(".bar").nth(i).bounding_box() for i in (1, 2))
+    assert band["y"] == pytest.approx(second["y"], abs=1.5)
+    assert band["y"] + band["height"] == pytest.approx(third["y"], abs=1.5)
+
+
+def test_table_sorts_both_ways_and_filters(show):
+    page = show(example(RESNET))
+    head = page.locator("#layers thead th").filter(has_text="Parameters")
+    column = page.locator("#layers tbody tr td:nth-child(5)")
+
+    def numbers():
+        return [int(text.replace(",", "")) for text in column.all_inner_texts()]
+
+    assert head.get_attribute("aria-sort") == "none"
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert numbers() == sorted(numbers(), reverse=True)
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert numbers() == sorted(numbers())
+    page.locator("#filter").fill("LAYER2")
+    assert page.locator("#layers tbody tr:visible").count() == 4
+    assert page.locator("#filter-count").inner_text() == "4 of 12 layers"
+    page.locator("#layers tbody tr:visible td").last.click()
+    assert page.locator("#panel-title").inner_text().startswith("layer2.")
+
+
+def test_names_sort_as_people_count(show):
+    paths = [f"layer{n}.conv" for n in (10, 2, 1)]
+    page = show(example([(3, 3)] * 3, paths=paths))
+    page.locator("#layers thead button").filter(has_text="Layer").click()
+    names = page.locator("#layers tbody th").all_inner_texts()
+    assert names == ["layer1.conv", "layer2.conv", "layer10.conv"]
+
+
+def test_chance_is_said_in_words_too(show):
+    page = show(example(RESNET))
+    first = page.locator("#layers tbody tr").first
+    assert "as chance" in first.inner_text()
+    assert page.locator("#layers .badge").count() == 2  # 0.30 and 0.35 lie in 0.28 to 0.36
+
+
+CONTRAST = """selectors => {
+  const paint = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const bytes = (colour) => {
+    paint.clearRect(0, 0, 1, 1);
+    paint.fillStyle = colour;
+    paint.fillRect(0, 0, 1, 1);
+    return [...paint.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (rgb) => rgb.slice(0, 3).map((byte) => byte / 255)
+    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  return selectors.map((selector) => {
+    const node = document.querySelector(selector);
+    let behind = node;
+    while (bytes(getComputedStyle(behind).backgroundColor)[3] < 255) behind = behind.parentElement;
+    const pair = [getComputedStyle(node).color, getComputedStyle(behind).backgroundColor]
+      .map((colour) => light(bytes(colour))).sort();
+    return (pair[1] + 0.05) / (pair[0] + 0.05);
+  });
+}"""
+WORDS = [
+    *("h1", ".numbers li", ".advice p", ".advice h3", ".lead", ".switch input:checked + span"),
+    *(".soft", ".grid .head", ".names span span", "tbody button", "thead button", "td", ".badge"),
+    *(".answer", ".skipped li", ".reading li", "footer", "#theme", ".sum span", ".legend"),
+]
+
+
+def background(page):
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return [int(part) for part in re.findall(r"\d+", colour)]
+
+
+def test_dark_and_light_switch_are_remembered_and_readable(show):
+    page = show(example(RESNET, comparison=True), color_scheme="light")
+    assert min(background(page)) > 200
+    assert min(page.evaluate(CONTRAST, WORDS)) >= 4.5
+    page.locator("#theme").click()
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    assert max(background(page)) < 60
+    assert min(page.evaluate(CONTRAST, WORDS)) >= 4.5
+    page.reload()
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    page.locator("#theme").click()
+    assert min(background(page)) > 200
+
+
+def test_the_system_chooses_the_theme_first(show):
+    page = show(example([(3, 3)]), color_scheme="dark")
+    assert max(background(page)) < 60
+    assert page.locator("#theme-name").inner_text() == "Light"
+
+
+@pytest.mark.parametrize("columns", [12, 120])
+def test_a_phone_needs_no_sideways_scrolling(show, columns):
+    data = example([(7, 7)] + [(3, 3)] * columns, comparison=True, samples=4)
+    page = show(data, width=390, height=844)
+    assert not scrolls_sideways(page)
+    page.locator("#layers tbody button").nth(2).click()
+    assert not scrolls_sideways(page)
+    box = page.locator("#panel").bounding_box()
+    assert (box["x"], box["width"]) == (0, 390)
+    assert box["y"] + box["height"] == 844
+
+
+def test_print_is_light_and_complete(show):
+    page = show(example([(3, 3)] * 40, comparison=True, samples=2), color_scheme="dark")
+    page.locator("#theme").click()
+    page.locator("#theme").click()  # dark, chosen by hand
+    page.locator("#layers tbody button").first.click()
+    page.emulate_media(media="print")
+    assert min(background(page)) == 255
+    for part in ("h1", ".advice", ".grid", "#layers", "#comparison", ".skipped", ".reading"):
+        assert page.locator(part).first.is_visible(), part
+    for part in ("#panel", "#theme", "#scale", "#filter"):
+        assert page.locator(part).is_hidden(), part
+    for frame in page.locator(".table-frame").all():
+        assert frame.evaluate("node => node.scrollHeight <= node.clientHeight + 1")
+    assert not scrolls_sideways(page)
+
+
+def test_comparison_appears_only_with_data(show):
+    assert show(example([(3, 3)] * 3)).locator("#comparison").count() == 0
+    page = show(example([(3, 3)] * 3, comparison=True))
+    assert page.locator("#comparison .answer").inner_text() == "The fixed filters are still fixed."
+    assert page.locator("#comparison .paired").count() == 3
+
+
+def test_hostile_names_are_shown_as_text(show):
+    data = example([(3, 3)] * 2 + [(5, 5)], paths=[HOSTILE, 'a"b', "c&amp;d"], comparison=True)
+    page = show(data)
+    names = page.locator("#layers tbody th").all_inner_texts()
+    assert names == [HOSTILE, 'a"b', "c&amp;d"]
+    cell = page.locator(".grid [data-layer='0']").first
+    cell.hover()
+    assert HOSTILE in page.locator("#tooltip").inner_text()
+    cell.click()
+    assert page.locator("#panel-title").inner_text() == HOSTILE
+
+
+def test_a_network_of_one_layer_has_a_small_figure(show):
+    page = show(example([(3, 3)], weighted=False))
+    assert page.locator(".grid").count() == 0
+    cells = page.locator(".plane [role=gridcell]")
+    assert cells.count() == 9
+    tab_to(page, ".plane [role=gridcell]")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert "vertical 1, horizontal 1" in page.locator("#tooltip").inner_text()
+    page.keyboard.press("Enter")
+    assert page.locator("#previous").is_disabled()
+    assert page.locator("#next").is_disabled()
+
+
+def test_a_network_without_spatial_layers_says_so_by_its_numbers(show):
+    page = show(example([]))
+    assert "0 spatial layers" in page.locator(".numbers").inner_text()
+    assert page.locator("[role=gridcell]").count() == 0
+
+
+def test_three_shapes_share_the_order_of_layers(show):
+    page = show(example([(3, 3), (5, 5), (3, 3), (5, 5), (1, 7), (3, 3), (1, 7)]))
+    assert page.locator(".grid").count() == 3
+
+    def left(layer):
+        return page.locator(f".grid [data-layer='{layer}']").first.bounding_box()["x"]
+
+    places = [left(layer) for layer in range(7)]
+    assert places == sorted(places)
+    page.locator(".grid [data-layer='0']").first.focus()
+    page.keyboard.press("ArrowRight")  # over the layer of another shape
+    assert focused(page, "layer") == "2"
+
+
+def test_a_hundred_and_twenty_layers_fit_beside_their_sums(show):
+    page = show(example([(3, 3)] * 120, samples=2))
+    assert page.locator(".grid [role=gridcell]").count() == 120 * 9
+    assert page.locator(".names").count() == 0
+    assert page.locator(".block .scroll").evaluate("node => node.scrollWidth <= node.clientWidth")
+
+
+def test_lines_and_volumes(show):
+    data = example([(5,), (5,), (3, 3, 3), (3, 3, 3), (2, 2, 2)])
+    data["shapes"][2]["frequencies"] = None
+    page = show(data)
+    page.locator(".grid [data-layer='2']").first.click()
+    axes = page.locator("#panel .axes figcaption").all_inner_texts()
+    assert axes == ["depth", "vertical", "horizontal"]
+    slices = page.locator("#panel .sheet rect")
+    assert slices.count() == 24 * 27
+    page.locator("#previous").click()
+    assert page.locator("#panel .axes figcaption").all_inner_texts() == ["along"]
+    assert page.locator(".plane [role=gridcell]").count() == 8
+
+
+def test_gaps_in_the_numbers_are_shown_as_gaps(show):
+    data = example([(3, 3)] * 3, weighted=False)
+    data["layers"][0]["ed"][4] = float("nan")
+    data["layers"][1] |= {"ed": [float("nan")] * 9, "band": [float("nan")] * 2, "samples": []}
+    data["layers"][1] |= {"low_share": float("nan"), "e1": [], "e0": None}
+    page = show(data)
+    cell = page.locator(".grid [data-layer='0'][data-filter='4']")
+    assert "missing" in cell.get_attribute("class")
+    cell.hover()
+    assert "no value" in page.locator("#tooltip").inner_text()
+    assert "Saliency share" not in page.locator("#layers thead").inner_text()
+    page.locator(".grid [data-layer='1']").first.click()
+    assert page.locator("#panel .sheet").count() == 0
+    assert "NaN" not in page.locator("body").inner_text()
