@@ -1,20 +1,25 @@
 """Draw the pictures of the documentation.
 
-    python docs/draw.py WEIGHTS
+    python docs/draw.py WEIGHTS DATA
 
 WEIGHTS is a file with the trunk of a MobileNetV2 trained on ImageNet, its tensors in the order of
-torchvision's `mobilenet_v2().features`. Its 3x3 filters are shown, and guide GuidedSteer.
+torchvision's `mobilenet_v2().features`: its filters are shown, explained, and guide GuidedSteer.
+DATA is a file of grey images (see `explainfix.lab.arrays`) that its saliency is measured on.
 """
 
+import shutil
 import sys
 from pathlib import Path
 
 import torch
+from playwright.sync_api import sync_playwright
 
 import explainfix as xf
-from explainfix.report.sheets import plot_filters
+from explainfix.lab.arrays import batches, read_arrays
+from explainfix.report.sheets import plot_basis, plot_filters
 from explainfix.store import read_weights
 
+PICTURES = Path(__file__).parent / "img"
 LAYER = "10.conv.1.0"  # 384 depthwise 3x3 filters in the middle of the network
 TITLES = {
     "ones": "Ones",
@@ -26,10 +31,16 @@ TITLES = {
 }
 
 
-def main(weights: str) -> None:
+def main(weights: str, data: str) -> None:
     learned = xf.create_model("torchvision:mobilenet_v2").features
     state = read_weights(weights)
     learned.load_state_dict(dict(zip(learned.state_dict(), state.values(), strict=True)))
+    draw_methods(learned)
+    plot_basis((5, 5)).savefig(PICTURES / "basis5.png")
+    draw_page(learned, data)
+
+
+def draw_methods(learned: torch.nn.Module) -> None:
     sheets = {}
     for method, title in TITLES.items():
         torch.manual_seed(0)
@@ -38,7 +49,27 @@ def main(weights: str) -> None:
         xf.fix_(model, method, seed=0, layers=LAYER, **guide)
         sheets[title] = kernels(model)
     sheets["learned on ImageNet"] = kernels(learned)
-    plot_filters(sheets).savefig(Path(__file__).parent / "img" / "filters.png")
+    plot_filters(sheets).savefig(PICTURES / "filters.png")
+
+
+def draw_page(learned: torch.nn.Module, data: str) -> None:
+    """The heatmap and a screenshot of the page, weighted by saliency over fifteen batches."""
+    grey = read_arrays(data)[0][:60]
+    images = (grey.expand(-1, 3, -1, -1) - 0.45) / 0.225
+    scores = xf.saliency(learned, batches(images, None, 4))
+    why = xf.explain(learned, saliency=scores, title="MobileNetV2, trained on ImageNet")
+    page = PICTURES / "page.html"
+    why.to_html(page, overwrite=True)
+    why.plot().savefig(PICTURES / "heatmap.png")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--headless=new"]
+        )
+        window = browser.new_page(viewport={"width": 1280, "height": 930})
+        window.goto(page.resolve().as_uri())
+        window.screenshot(path=PICTURES / "page.png")
+        browser.close()
+    page.unlink()
 
 
 def kernels(model: torch.nn.Module):
@@ -46,4 +77,4 @@ def kernels(model: torch.nn.Module):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

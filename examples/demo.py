@@ -1,4 +1,4 @@
-"""Fix U-NetD by every method, check it, save and reload it, and draw the filters.
+"""Fix U-NetD by every method, check it, save and reload it, draw the filters, explain them.
 
 python examples/demo.py [FOLDER]
 """
@@ -54,10 +54,16 @@ for method in xf.list_filters():
         "equal" if equal else "[red]DIFFERENT[/red]",
     )
 console.print(table)
-picture = folder / "filters.png"
-plot_filters(sheets).savefig(picture)
 console.print(
     "\nmean and norm are averages over the kernels. ghaar, psine, dct2 and ones are not\n"
     "in their files: the recipe (method, seed) regenerates them, bit for bit.\n"
-    f"Wrote {picture} and {len(sheets)} models to {folder}/."
 )
+
+model = xf.load(folder / "unetd-ghaar.safetensors")
+why = xf.explain(model, title="U-NetD, fixed by GHaar")
+for said in why.advice():
+    console.print(f"[bold]{said.title}.[/bold] {said.text}\n")
+
+plot_filters(sheets).savefig(folder / "filters.png")
+why.to_html(folder / "report.html", overwrite=True)
+console.print(f"Open {folder}/report.html in a browser; the filters are in {folder}/filters.png.")

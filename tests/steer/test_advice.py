@@ -49,14 +49,14 @@ def test_idle_layers_are_named_with_their_share_and_parameters():
 
 @pytest.mark.parametrize(
     ("method", "title"),
-    [("ghaar", "Low frequencies dominate"), ("dct2", "No frequency is preferred")],
+    [("ghaar", "Low frequencies are favoured"), ("dct2", "No frequency is favoured")],
 )
 def test_frequencies(method, title):
     model = blocks()
     xf.fix_(model, method)
     (advice,) = said(xf.explain(model), "frequency")
     assert advice.title == title
-    assert f"{advice.figure:.0%} of the energy" in advice.text
+    assert f"{advice.figure:.0%} of a layer's energy" in advice.text
     assert advice.threshold == pytest.approx(1 / 3, abs=0.01)
 
 
@@ -65,7 +65,7 @@ def test_high_frequencies():
     checkers = torch.tensor([[1.0, -1, 1], [-1, 1, -1], [1, -1, 1]])
     model[0].weight.data.copy_(checkers.expand(4, 4, 3, 3))
     (advice,) = said(xf.explain(model), "frequency")
-    assert advice.title == "High frequencies dominate"
+    assert advice.title == "High frequencies are favoured"
 
 
 def test_without_data_it_says_so():

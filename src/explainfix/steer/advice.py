@@ -108,29 +108,21 @@ def advise(why: Explanation) -> list[Advice]:
 
 
 def _frequencies(why: Explanation) -> list[Advice]:
-    energy = {path: float(why[path].ed.sum()) * _weight(why, path) for path in why}
-    total = sum(energy.values()) or 1.0
-    low = sum(why.layers[path].low_share * energy[path] for path in why) / total
-    even = sum(
-        sum(why.layers[path].low_chance) / 2 * energy[path] for path in why
-    ) / total  # fmt: skip
+    """Averaged over layers, so that one loud layer does not speak for all."""
+    low = sum(layer.low_share for layer in why.layers.values()) / len(why)
+    even = sum(sum(layer.low_chance) / 2 for layer in why.layers.values()) / len(why)
     if low > 1.1 * even:
-        title = "Low frequencies dominate"
-        do = (
-            "Steered filters that favour them, ghaar or guidedsteer, are a natural choice for "
-            "fixing this network."
-        )
+        title = "Low frequencies are favoured"
+        do = "Steered filters that favour them too, ghaar or guidedsteer, suit this network."
     elif low < 0.9 * even:
-        title = "High frequencies dominate"
-        do = "Look for noise or checkerboards in the filters; fixed low-frequency filters may help."
+        title = "High frequencies are favoured"
+        do = "Look for noise or checkerboards in the filters; smoother fixed filters may help."
     else:
-        title = "No frequency is preferred"
-        do = (
-            "So it looks for DCT2 or untrained filters; a trained network usually favours low ones."
-        )
+        title = "No frequency is favoured"
+        do = "So it is with untrained filters and with DCT2; single layers may differ."
     text = (
-        f"{low:.0%} of the energy is in low frequencies; an even spread would put {even:.0%} "
-        f"there. {do}"
+        f"On average {low:.0%} of a layer's energy is in low frequencies; an even spread would put "
+        f"{even:.0%} there. {do}"
     )
     return [Advice("frequency", title, text, low, even)]
 
@@ -221,11 +213,6 @@ def _zeroing(why: Explanation) -> list[Advice]:
     return [
         Advice("zeroing", "Most kernels are not needed", text, step.saliency_lost, LOSS_ALLOWED)
     ]
-
-
-def _weight(why: Explanation, path: str) -> float:
-    """A plain spectrum is a mean over kernels; a weighted one a sum."""
-    return 1.0 if why.weighted else float(why.layers[path].kernels)
 
 
 def _names(paths: list[str]) -> str:
