@@ -1,0 +1,68 @@
+import json
+
+import pytest
+import torch
+
+import explainfix as xf
+from explainfix.report.write import page_data
+
+
+@pytest.fixture
+def why():
+    model = xf.create_model("unetd")
+    xf.fix_(model, "psine", layers="encoder.*")
+    scores = xf.saliency(model, [torch.randn(1, 3, 32, 32)])
+    return xf.explain(model, saliency=scores, title="U-NetD")
+
+
+def test_the_data_of_the_page_is_plain_json(why):
+    data = json.loads(json.dumps(page_data(why, None)))
+    assert data["title"] == "U-NetD"
+    assert data["summary"] == {
+        "parameters": 116695, "spatial_parameters": 12744, "layers": 16, "kernels": 1416,
+        "fixed_layers": 8,
+    }  # fmt: skip
+    (shape,) = data["shapes"]
+    assert shape["layers"] == list(range(16))
+    assert len(shape["basis"]) == len(shape["basis"][0]) == 9
+    assert sum(layer["saliency_share"] for layer in data["layers"]) == pytest.approx(1)
+    first = data["layers"][0]
+    assert (first["path"], first["stage"], first["fixed"]) == ("encoder.0.0.3", "encoder", "psine")
+    assert first["ed"] == pytest.approx(why["encoder.0.0.3"].ed.tolist())
+    assert len(first["samples"]) == 18
+    assert first["band"][0] < first["band"][1]
+
+
+def test_the_most_salient_kernels_are_shown_first(why):
+    model = xf.create_model("unetd")
+    scores = {p: torch.rand(w.weight.shape[:2]) for p, w in xf.spatial_layers(model).items()}
+    scores["encoder.1.0.3"][5, 0] = 9.0
+    samples = xf.explain(model, saliency=scores).layers["encoder.1.0.3"].samples
+    torch.testing.assert_close(samples[0], model.encoder[1][0][3].weight[5, 0])
+
+
+def test_writing_keeps_an_existing_file_unless_asked(why, tmp_path):
+    file = tmp_path / "why.html"
+    why.to_html(file)
+    assert "encoder.0.0.3" in file.read_text()
+    with pytest.raises(FileExistsError, match="exists already"):
+        why.to_html(file)
+    why.to_html(file, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["why.html"]
+
+
+def test_in_a_notebook_it_shows_itself(why):
+    shown = why._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert "<script" not in shown  # escaped into the frame
+
+
+def test_an_explanation_read_from_a_file_has_a_page_too(why, tmp_path):
+    why.save(tmp_path / "why.parquet")
+    xf.Explanation.load(tmp_path / "why.parquet").to_html(tmp_path / "why.html")
+    assert (tmp_path / "why.html").stat().st_size > 20_000
+
+
+def test_a_resnet50_page_is_small(tmp_path):
+    xf.explain(xf.create_model("torchvision:resnet50")).to_html(tmp_path / "why.html")
+    assert (tmp_path / "why.html").stat().st_size < 1_500_000
