@@ -24,6 +24,10 @@ app = cyclopts.App(
     help_format="plaintext",
 )
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for machines.")]
+Force = Annotated[bool, Parameter(negative="", help="Overwrite the output file.")]
+Model = Annotated[
+    str, Parameter(help="A model's name (explainfix list models) or a file that explainfix saved.")
+]
 
 
 @Parameter(name="*")

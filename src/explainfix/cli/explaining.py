@@ -15,11 +15,10 @@ from ..lab.arrays import batches, read_arrays
 from ..report.write import write_page
 from ..steer import Comparison, Explanation, Saliency, compare, explain, saliency
 from ..store import check_free, written
-from .app import Build, Json, app, open_model, print_json, track_progress
+from .app import Build, Force, Json, Model, app, open_model, print_json, track_progress
 
 _KINDS = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
 _Output = Annotated[Path | None, Parameter(name=["--output", "-o"])]
-_Force = Annotated[bool, Parameter(negative="")]
 
 
 @Parameter(name="*")
@@ -45,28 +44,24 @@ class Data:
 
 @app.command(name="explain")
 def explain_(
-    model: str,
+    model: Model,
     /,
     *,
     output: _Output = None,
     data: Data | None = None,
     basis: Literal["dct2", "haar", "pca"] = "dct2",
     build: Build | None = None,
-    force: _Force = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Show which frequencies every spatial layer uses, and what to do about it.
 
     Parameters
     ----------
-    model
-        A model's name (explainfix list models) or a file that explainfix saved.
     output
         Where to write: a page (.html), a figure (.png, .svg, .pdf) or a table (.csv, .parquet).
     basis
         What to look at the filters through.
-    force
-        Overwrite the output file.
     """
     _check_output(output, overwrite=force)
     network = open_model(model, build or Build())
@@ -89,26 +84,20 @@ def explain_(
 
 @app.command(name="compare")
 def compare_(
-    before: str,
-    after: str,
+    before: Model,
+    after: Model,
     /,
     *,
     output: _Output = None,
-    force: _Force = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Compare two models: what changed, and are the fixed filters still fixed?
 
     Parameters
     ----------
-    before
-        A model's name or a file that explainfix saved.
-    after
-        The other one.
     output
         A page (.html) or a table (.csv) to write.
-    force
-        Overwrite the output file.
     """
     _check_output(output, overwrite=force, kinds=(".html", ".csv"))
     first, second = open_model(before, Build()), open_model(after, Build())

@@ -18,7 +18,7 @@ from ..layers import spatial_layers
 from ..registry import filters
 from ..store import check_free, save
 from ..zoo import list_models
-from .app import Build, Json, app, open_guide, open_model, print_json, track_progress
+from .app import Build, Force, Json, Model, app, open_guide, open_model, print_json, track_progress
 
 
 @Parameter(name="*")
@@ -50,28 +50,24 @@ class Rule:
 
 @app.command
 def fix(
-    model: str,
+    model: Model,
     /,
     *,
     method: str,
     output: Annotated[Path, Parameter(name=["--output", "-o"])],
     rule: Rule | None = None,
     build: Build | None = None,
-    force: Annotated[bool, Parameter(negative="")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Set and freeze all spatial filters of a model, and save it.
 
     Parameters
     ----------
-    model
-        A model's name (explainfix list models) or a file that explainfix saved.
     method
         The rule for the filters (explainfix list filters).
     output
         The safetensors file to write.
-    force
-        Overwrite the output file.
     """
     rule = rule or Rule()
     filters.find(method)
@@ -163,19 +159,13 @@ class LayerRow:
 
 @app.command
 def info(
-    model: str,
+    model: Model,
     /,
     *,
     build: Build | None = None,
     as_json: Json = False,
 ) -> None:
-    """Show the spatial layers of a model: kernels, parameters, and how they were fixed.
-
-    Parameters
-    ----------
-    model
-        A model's name (explainfix list models) or a file that explainfix saved.
-    """
+    """Show the spatial layers of a model: kernels, parameters, and how they were fixed."""
     network = open_model(model, build or Build())
     spatial, total = _parameter_counts(network)
     fixed = recipes(network)
