@@ -14,7 +14,7 @@ def residual(frequency, kernel):
     one = [np.ones(m) for m in kernel.shape]
     products = [np.outer(wave[0], one[1]), np.outer(one[0], wave[1]), np.outer(*wave)]
     design = np.stack([product.ravel() for product in products], axis=1)
-    weights = np.linalg.lstsq(design, kernel.ravel())[0]
+    weights = np.linalg.lstsq(design, kernel.ravel(), rcond=None)[0]
     return float(np.sum((design @ weights - kernel.ravel()) ** 2))
 
 

@@ -70,12 +70,12 @@ def open_guide(guide: str) -> nn.Module:
 def track_progress(items: Iterable[T], title: str, total: int | None = None) -> Iterable[T]:
     """A progress bar, on a terminal only, gone when done."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        return items
     if total is None:
         known = list(items)
         items, total = known, len(known)
-    return track(
-        items, title, total, console=console, transient=True, disable=not console.is_terminal
-    )
+    return track(items, title, total, console=console, transient=True)
 
 
 def print_json(value: object) -> None:
