@@ -4,8 +4,9 @@ import hashlib
 import inspect
 import operator
 import typing
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -47,6 +48,7 @@ class KernelRecipe:
     dtype: str
     gain: float  # what `scale` multiplied the method's kernels by
     digest: str
+    altered: bool = False  # zeroed, cut or filled since: the digest is of the kernels as they are
 
 
 @dataclass(frozen=True)
@@ -200,8 +202,10 @@ def check_fixed(model: nn.Module) -> None:
 
 
 def can_regenerate(recipe: KernelRecipe) -> bool:
-    """Whether the recipe alone gives the kernels: not where they came from a model."""
-    return not _FROM_MODELS & set(inspect.signature(filters.find(recipe.method)).parameters)
+    """Whether the recipe alone gives the kernels: not where they came from a model or changed."""
+    return not recipe.altered and not _FROM_MODELS & set(
+        inspect.signature(filters.find(recipe.method)).parameters
+    )
 
 
 def regenerate(recipe: KernelRecipe) -> Tensor:
@@ -233,6 +237,22 @@ def mark_fixed(layer: Convolution, recipe: KernelRecipe | None) -> None:
     setattr(layer, _CARRIED, recipe)
     layer.weight.requires_grad_(recipe is None)
     layer.weight.grad = None  # an optimizer would still apply a gradient left behind
+
+
+@contextmanager
+def recipes_follow(model: nn.Module) -> Iterator[None]:
+    """Let the fixed layers that are as they were fixed count as fixed after a deliberate change."""
+    wrong = changed_layers(model)
+    layers = {path: spatial_layers(model)[path] for path in recipes(model) if path not in wrong}
+    yield
+    for layer in layers.values():
+        recipe = recipe_of(layer)
+        if recipe is None:
+            continue
+        now = layer.weight.to(getattr(torch, recipe.dtype))
+        if tuple(now.shape) != recipe.shape or digest(now) != recipe.digest:
+            changed = replace(recipe, shape=tuple(now.shape), digest=digest(now), altered=True)
+            mark_fixed(layer, changed)
 
 
 def carry_recipe(layer: nn.Module) -> None:

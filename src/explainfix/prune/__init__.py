@@ -1,0 +1,8 @@
+"""ChannelPrune: remove every channel that the network does not need."""
+
+from .channelprune import channel_prune_
+from .fill import fill_zero_
+from .prune import PruneReport, prune_
+from .zero import zero_
+
+__all__ = ["PruneReport", "channel_prune_", "fill_zero_", "prune_", "zero_"]

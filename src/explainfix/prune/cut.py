@@ -1,0 +1,75 @@
+"""Cutting: tensors lose the indices that a plan does not keep; nothing else changes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..layers import Convolution
+from .liveness import Plan
+
+
+def cut_(model: nn.Module, plan: Plan) -> None:
+    """Carry out a plan: fold constants, cut tensors, put the modules' counts right."""
+    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+    with torch.no_grad():
+        for fold in plan.folds:
+            tensor = tensors[fold.tensor]
+            tensor.add_(fold.amount.to(tensor))
+    cuts: dict[str, dict[int, Tensor]] = {}
+    for (name, axis), kept in plan.keep.items():
+        cuts.setdefault(name, {})[axis] = kept
+    touched: dict[int, nn.Module] = {}
+    replaced: dict[int, Tensor] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        for kind in (module._parameters, module._buffers):
+            for key, tensor in list(kind.items()):
+                name = f"{path}.{key}" if path else key
+                if tensor is None:
+                    continue
+                if id(tensor) in replaced:
+                    kind[key] = replaced[id(tensor)]
+                    touched[id(module)] = module
+                elif name in cuts:
+                    new = _cut(tensor, cuts[name])
+                    replaced[id(tensor)] = new
+                    replaced[id(new)] = new
+                    kind[key] = new
+                    touched[id(module)] = module
+        weight = f"{path}.weight" if path else "weight"
+        if weight in plan.groups and hasattr(module, "groups"):
+            module.groups = plan.groups[weight]
+            touched[id(module)] = module
+    for module in touched.values():
+        _count(module)
+
+
+def _cut(tensor: Tensor, kept: dict[int, Tensor]) -> Tensor:
+    formats = [torch.contiguous_format]
+    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
+        formats = [torch.channels_last]
+    data = tensor.detach()
+    for axis, indices in kept.items():
+        data = data.index_select(axis, indices.to(data.device))
+    data = data.contiguous(memory_format=formats[0])
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(data, requires_grad=tensor.requires_grad)
+    return data
+
+
+def _count(module: nn.Module) -> None:
+    """Put right the numbers of channels that a module of PyTorch's keeps."""
+    if isinstance(module, Convolution):
+        first, second = module.weight.shape[:2]
+        if module.transposed:
+            module.in_channels, module.out_channels = first, second * module.groups
+        else:
+            module.in_channels, module.out_channels = second * module.groups, first
+    elif isinstance(module, nn.Linear):
+        module.out_features, module.in_features = module.weight.shape
+    elif isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)):
+        mean = module.running_mean
+        if mean is not None:
+            module.num_features = len(mean)
+    elif isinstance(module, nn.PReLU):
+        module.num_parameters = module.weight.numel()

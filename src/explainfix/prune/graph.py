@@ -1,0 +1,125 @@
+"""The operations of one forward pass, as ATen calls: what a model does, whatever it looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from ..layers import Convolution
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A value in the graph: the number of a tensor at one point of the pass."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation: its ATen overload, its arguments with `Ref` for tensors, and what it made."""
+
+    op: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: tuple[Ref, ...]
+    module: str  # the path of the module that was running
+
+    @property
+    def inputs(self) -> list[Ref]:
+        return [leaf for leaf in tree_flatten((self.args, self.kwargs))[0] if isinstance(leaf, Ref)]
+
+
+@dataclass
+class Graph:
+    """A recorded pass. `tensors` keeps each value's tensor, for its shape and weights."""
+
+    nodes: list[Node] = field(default_factory=list)
+    tensors: dict[int, Tensor] = field(default_factory=dict)
+    parameters: dict[int, str] = field(default_factory=dict)  # value → name of parameter or buffer
+    kernels: set[str] = field(default_factory=set)  # the weights that belong to a convolution
+    inputs: list[Ref] = field(default_factory=list)
+    outputs: list[Ref] = field(default_factory=list)
+    result: Any = None
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.graph = Graph()
+        self.current: list[str] = [""]
+        self.numbers: dict[int, int] = {}  # id of a tensor → its value now
+        self.alive: list[Tensor] = []  # so that ids stay unique
+        for path, module in model.named_modules(remove_duplicate=False):
+            if isinstance(module, Convolution):
+                self.graph.kernels.add(f"{path}.weight" if path else "weight")
+        named = [*model.named_parameters(), *model.named_buffers()]
+        for name, tensor in named:
+            self.graph.parameters[self.number(tensor)] = name
+
+    def number(self, tensor: Tensor) -> int:
+        """The value a tensor holds now; a new one if it was never seen."""
+        if id(tensor) not in self.numbers:
+            self.renew(tensor)
+        return self.numbers[id(tensor)]
+
+    def renew(self, tensor: Tensor) -> int:
+        new = len(self.graph.tensors)
+        self.numbers[id(tensor)] = new
+        self.graph.tensors[new] = tensor
+        self.alive.append(tensor)
+        return new
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+
+        def refer(leaf: Any) -> Any:
+            return Ref(self.number(leaf)) if isinstance(leaf, Tensor) else leaf
+
+        noted_args, noted_kwargs = tree_map(refer, args), tree_map(refer, kwargs)
+        result = func(*args, **kwargs)
+        made = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, Tensor)]
+        # An operation in place gives back its argument: the tensor holds a new value from here on.
+        outputs = tuple(Ref(self.renew(tensor)) for tensor in made)
+        self.graph.nodes.append(
+            Node(func, tuple(noted_args), noted_kwargs, outputs, self.current[-1])
+        )
+        return result
+
+
+def record(model: nn.Module, inputs: tuple[Any, ...]) -> Graph:
+    """Run the model once, without gradients, and write down every operation."""
+    recorder = _Recorder(model)
+    graph = recorder.graph
+    given = [leaf for leaf in tree_flatten(inputs)[0] if isinstance(leaf, Tensor)]
+    graph.inputs = [Ref(recorder.number(tensor)) for tensor in given]
+    with torch.no_grad(), _module_names(model, recorder.current), recorder:
+        graph.result = model(*inputs)
+    results = [leaf for leaf in tree_flatten(graph.result)[0] if isinstance(leaf, Tensor)]
+    graph.outputs = [Ref(recorder.number(tensor)) for tensor in results]
+    return graph
+
+
+@contextmanager
+def _module_names(model: nn.Module, current: list[str]) -> Iterator[None]:
+    """Keep the path of the innermost running module on top of `current`."""
+    handles = []
+
+    def leave(*_: Any) -> None:
+        current.pop()
+
+    for name, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(lambda *_, name=name: current.append(name)))
+        handles.append(module.register_forward_hook(leave, always_call=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,159 @@
+"""Which channels can still reach an output, and which constants can be folded away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from .graph import Node, Ref
+from .rules import Mixing, State
+from .values import NONE
+
+Ghosts = Literal["keep", "drop"]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A constant that its removed channels added to a layer: to be added to a bias or a mean."""
+
+    tensor: str
+    amount: Tensor
+    into_mean: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to keep along each axis of each parameter or buffer, and what to fold."""
+
+    keep: dict[tuple[str, int], Tensor]  # indices
+    groups: dict[str, int]  # weight → number of groups left
+    folds: list[Fold]
+    folded: int
+    ghosts_dropped: int
+
+
+def plan(state: State, ghosts: Ghosts) -> Plan:
+    """The largest cut that leaves the outputs unchanged (up to dropped ghosts)."""
+    classes = _classes(state)
+    targets = {id(m): _fold_target(state, m) for m in state.mixings}
+    alive = np.zeros(int(classes.max(initial=-1)) + 1, dtype=bool)
+    for labels in state.pinned:
+        alive[classes[labels.numpy()]] = True
+    while True:
+        _spread(state, classes, alive, targets, ghosts)
+        starved = _starved(state, classes, alive)
+        if starved is None:
+            break
+        alive[starved] = True  # a layer keeps one channel, so that the network stays runnable
+    keep = {}
+    for (name, axis), labels in state.axes.items():
+        kept = _kept(labels, classes, alive)
+        if not kept.all():
+            keep[name, axis] = kept.nonzero().flatten()
+    groups = {
+        name: int(_kept(labels, classes, alive).sum()) for name, labels in state.grouped.items()
+    }
+    folds, folded, dropped = _folds(state, classes, alive, targets, ghosts)
+    return Plan(keep, groups, folds, folded, dropped)
+
+
+def _classes(state: State) -> np.ndarray:
+    """Channels that are tied form a class; the class of each label."""
+    if not state.ties:
+        return np.arange(state.count)
+    one = torch.cat([a for a, _ in state.ties]).numpy()
+    other = torch.cat([b for _, b in state.ties]).numpy()
+    links = coo_array((np.ones(len(one), bool), (one, other)), shape=(state.count, state.count))
+    return np.asarray(connected_components(links, directed=False)[1])
+
+
+def _kept(labels: Tensor, classes: np.ndarray, alive: np.ndarray) -> Tensor:
+    found = labels.numpy()
+    return torch.from_numpy((found == NONE) | alive[classes[np.maximum(found, 0)]])
+
+
+def _needless(mixing: Mixing, target: Fold | None, ghosts: Ghosts) -> Tensor:
+    """Inputs that this operation can do without: noughts, and constants it can fold or may drop."""
+    nought = mixing.const == 0
+    if ghosts == "drop" or target is not None:
+        return nought | ~mixing.const.isnan()
+    return nought
+
+
+def _spread(
+    state: State,
+    classes: np.ndarray,
+    alive: np.ndarray,
+    targets: dict[int, Fold | None],
+    ghosts: Ghosts,
+) -> None:
+    """From living outputs to the inputs they use, until nothing new comes alive."""
+    before = -1
+    while before != alive.sum():
+        before = alive.sum()
+        for mixing in reversed(state.mixings):
+            rows = _kept(mixing.outputs, classes, alive)
+            used = mixing.uses[rows].any(0) & ~_needless(mixing, targets[id(mixing)], ghosts)
+            labels = mixing.inputs[used & (mixing.inputs != NONE)]
+            alive[classes[labels.numpy()]] = True
+
+
+def _starved(state: State, classes: np.ndarray, alive: np.ndarray) -> int | None:
+    """A class to keep because some parameter would be left with nothing along an axis."""
+    for labels in [*state.axes.values(), *state.grouped.values()]:
+        if len(labels) and not _kept(labels, classes, alive).any():
+            return int(classes[int(labels[0])])
+    return None
+
+
+def _fold_target(state: State, mixing: Mixing) -> Fold | None:
+    """Where this operation's constants can go: a following BatchNorm's mean, or its own bias."""
+    shared = sum(other.weight == mixing.weight for other in state.mixings) > 1
+    if not mixing.exact or shared:
+        return None
+    readers = [node for node in state.graph.nodes if mixing.node.outputs[0] in node.inputs]
+    nothing = torch.empty(0)
+    if (
+        len(readers) == 1
+        and _is_norm(readers[0])
+        and mixing.node.outputs[0] not in (state.graph.outputs)
+    ):
+        mean = readers[0].args[3]
+        name = state.graph.parameters.get(mean.number) if isinstance(mean, Ref) else None
+        uses = [n for n in state.graph.nodes if mean in n.inputs]
+        if name is not None and len(uses) == 1:
+            return Fold(name, nothing, True)
+    return Fold(mixing.bias, nothing, False) if mixing.bias else None
+
+
+def _is_norm(node: Node) -> bool:
+    return "batch_norm" in str(node.op) and "backward" not in str(node.op)
+
+
+def _folds(
+    state: State,
+    classes: np.ndarray,
+    alive: np.ndarray,
+    targets: dict[int, Fold | None],
+    ghosts: Ghosts,
+) -> tuple[list[Fold], int, int]:
+    folds, folded, dropped = [], 0, 0
+    for mixing in state.mixings:
+        gone = ~_kept(mixing.inputs, classes, alive)
+        ghost = gone & (mixing.const != 0) & ~mixing.const.isnan() & mixing.uses.any(0)
+        target = targets[id(mixing)]
+        if not bool(ghost.any()):
+            continue
+        if target is None or ghosts == "drop":
+            dropped += int(ghost.sum())
+            continue
+        amount = mixing.sums[:, ghost] @ mixing.const[ghost]
+        folded += int(ghost.sum())
+        folds.append(Fold(target.tensor, -amount if target.into_mean else amount, target.into_mean))
+    return folds, folded, dropped
