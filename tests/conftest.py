@@ -7,6 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)  # the workers share the cores: more threads wait for each other
+
 
 @pytest.fixture(autouse=True)
 def same_random_numbers() -> None:

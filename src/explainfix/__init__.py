@@ -4,29 +4,31 @@ from . import filters as filters  # registers the methods
 from . import report as report  # registers how results are drawn
 from .fix import Recipe, check_fixed, fix_, list_filters, recipes, unfix_
 from .layers import spatial_layers
-from .steer import Comparison, Explanation, Saliency, Spectrum, compare, explain, saliency
+from .prune import channel_prune_, fill_zero_, prune_, zero_
+from .steer import Explanation, compare, explain, saliency
 from .store import load, save
 from .zoo import create_model, list_models
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Comparison",
     "Explanation",
     "Recipe",
-    "Saliency",
-    "Spectrum",
+    "channel_prune_",
     "check_fixed",
     "compare",
     "create_model",
     "explain",
+    "fill_zero_",
     "fix_",
     "list_filters",
     "list_models",
     "load",
+    "prune_",
     "recipes",
     "saliency",
     "save",
     "spatial_layers",
     "unfix_",
+    "zero_",
 ]

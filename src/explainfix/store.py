@@ -1,5 +1,6 @@
 """Models on disk: one safetensors file that says how to rebuild the model. No pickle is written."""
 
+import copy
 import json
 import os
 import tempfile
@@ -25,6 +26,7 @@ from .fix import (
     regenerate,
 )
 from .layers import spatial_layers
+from .prune.cut import Cut, cut_again_, cuts_of
 from .registry import models
 
 _ORIGIN = "explainfix_origin"  # the attribute under which a model knows where it came from
@@ -91,6 +93,7 @@ def save(model: nn.Module, path: str | Path, *, overwrite: bool = False) -> None
         "origin": asdict(origin) if origin else None,
         "fixed": {p: asdict(recipe) for p, recipe in fixed.items()},
         "aliases": aliases,
+        "cuts": [asdict(cut) for cut in cuts_of(model)],
     }
     with written(path, overwrite=overwrite) as temporary:
         save_file(tensors, temporary, {_HEADER: json.dumps(header, sort_keys=True)})
@@ -120,22 +123,31 @@ def load(
         origin = Origin(**header["origin"]) if header["origin"] else None
         fixed = {p: _recipe(entry) for p, entry in header["fixed"].items()}
         aliases: dict[str, str] = dict(header["aliases"])
+        cuts = [Cut(**entry) for entry in header["cuts"]]
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise ValueError(f"the explainfix header of {str(path)!r} is damaged: {error!r}") from None
 
     target = _rebuild(path, origin) if model is None else model
+    pending = cuts[len(cuts_of(target)) :]  # a model passed in may be pruned already, or not yet
+    shape = copy.deepcopy(target) if model is not None and pending else target
+    try:
+        cut_again_(shape, pending)
+    except (RuntimeError, IndexError) as error:
+        raise ValueError(f"{str(path)!r} does not fit the model: {error}") from None
     missing = [p for p, r in fixed.items() if f"{p}.weight" not in tensors and can_regenerate(r)]
     for layer in progress(missing) if progress else missing:
         tensors[f"{layer}.weight"] = regenerate(fixed[layer])
     tensors |= {name: tensors[first] for name, first in aliases.items() if first in tensors}
 
-    own: dict[str, Tensor] = target.state_dict(keep_vars=True)
+    own: dict[str, Tensor] = shape.state_dict(keep_vars=True)
     check_fit(own, tensors, str(path))
     if model is None:
         for name, value in own.items():  # a model saved in half precision comes back so
             value.data = value.data.to(tensors[name].dtype)
     else:
         _check_dtypes(own, tensors, path)
+    if shape is not target:
+        cut_again_(target, pending)
     target.load_state_dict(tensors)
     formerly_fixed = recipes(target)
     for layer_path, layer in spatial_layers(target).items():

@@ -65,7 +65,9 @@ def explain_(
     """
     _check_output(output, overwrite=force)
     network = open_model(model, build or Build())
-    why = explain(network, saliency=_saliency(network, data or Data()), basis=basis, title=model)
+    why = explain(
+        network, saliency=measure_saliency(network, data or Data()), basis=basis, title=model
+    )
     if output is not None:
         _write(why, output, overwrite=force)
     if as_json:
@@ -133,7 +135,7 @@ def _check_output(output: Path | None, *, overwrite: bool, kinds: tuple[str, ...
     check_free(output, overwrite=overwrite)
 
 
-def _saliency(network: nn.Module, data: Data) -> Saliency | None:
+def measure_saliency(network: nn.Module, data: Data) -> Saliency | None:
     if data.data is None:
         return None
     if data.batch_size < 1 or data.max_batches < 1:

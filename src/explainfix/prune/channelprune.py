@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ..fix import mark_fixed, recipe_of
 from ..layers import as_found, spatial_layers
 from .fill import fill_zero_
 from .liveness import Ghosts, plan
@@ -39,14 +40,20 @@ def channel_prune_(
         assert target_params is not None
         zero = find_share(model, inputs, saliency, target_params, ghosts)
     choose_kernels(model, saliency, zero)  # complain before anything is touched
-    before = {path: layer.weight.detach().clone() for path, layer in spatial_layers(model).items()}
+    before = {
+        path: (layer.weight.detach().clone(), recipe_of(layer))
+        for path, layer in spatial_layers(model).items()
+    }
     zeroed = zero_(model, saliency, zero)
     try:
         report = prune_(model, inputs, ghosts=ghosts)
     except BaseException:
-        with torch.no_grad():
-            for path, layer in spatial_layers(model).items():
-                layer.weight.copy_(before[path])
+        for path, layer in spatial_layers(model).items():
+            weight, recipe = before[path]
+            with torch.no_grad():
+                layer.weight.copy_(weight)
+            if recipe:
+                mark_fixed(layer, recipe)
         raise
     filled = fill_zero_(model, seed=seed) if fill else {}
     return replace(report, zeroed=zeroed, filled=filled, zero_share=zero)

@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
 from ..layers import Convolution
 from .liveness import Plan
+
+_CUTS = "explainfix_cuts"  # the attribute under which a model remembers how it was cut
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What was kept along each axis of each tensor, "name|axis" → indices, and groups left."""
+
+    keep: dict[str, list[int]]
+    groups: dict[str, int]
+
+
+def cuts_of(model: nn.Module) -> list[Cut]:
+    """How a model was cut since it was built, in order."""
+    return list(getattr(model, _CUTS, []))
+
+
+def remember_cut(model: nn.Module, plan: Plan) -> None:
+    keep = {f"{name}|{axis}": kept.tolist() for (name, axis), kept in plan.keep.items()}
+    setattr(model, _CUTS, [*cuts_of(model), Cut(keep, dict(plan.groups))])
+
+
+def cut_again_(model: nn.Module, cuts: list[Cut]) -> None:
+    """Cut a newly built model as another one was; its numbers are loaded afterwards."""
+    for cut in cuts:
+        keep = {}
+        for place, indices in cut.keep.items():
+            name, _, axis = place.rpartition("|")
+            keep[name, int(axis)] = torch.tensor(indices)
+        plan = Plan(keep, cut.groups, [], 0, 0)
+        cut_(model, plan)
+        remember_cut(model, plan)
 
 
 def cut_(model: nn.Module, plan: Plan) -> None:

@@ -7,8 +7,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from .graph import Node, Ref
@@ -65,6 +63,9 @@ def plan(state: State, ghosts: Ghosts) -> Plan:
 
 def _classes(state: State) -> np.ndarray:
     """Channels that are tied form a class; the class of each label."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     if not state.ties:
         return np.arange(state.count)
     one = torch.cat([a for a, _ in state.ties]).numpy()

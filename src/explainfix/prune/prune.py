@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten
 
 from ..fix import recipes_follow
 from ..layers import Convolution, as_found
-from .cut import cut_
+from .cut import cut_, remember_cut
 from .graph import Graph, record
 from .liveness import Ghosts, Plan, plan
 from .rules import Barrier, State, apply_rules
@@ -103,6 +103,7 @@ def prune_(
     sizes = _channels(model)
     with recipes_follow(model):
         cut_(model, decided)
+    remember_cut(model, decided)
     return PruneReport(
         before,
         sum(parameter.numel() for parameter in model.parameters()),
