@@ -284,3 +284,50 @@ class TestCompare:
         before, after = str(files / "before.safetensors"), str(files / "after.safetensors")
         assert main(["compare", before, after, "-o", str(files / f"out.{suffix}")]) == 0
         assert "decoder.0.before.3" in (files / f"out.{suffix}").read_text()
+
+
+class TestPrune:
+    @pytest.fixture
+    def data(self, tmp_path):
+        random = np.random.default_rng(0)
+        images = random.normal(size=(6, 3, 32, 32)).astype("float32")
+        np.savez(tmp_path / "data.npz", x=images, y=random.random((6, 32, 32)) > 0.5)
+        return str(tmp_path / "data.npz")
+
+    @pytest.mark.parametrize("share", [["--zero", "0.9"], ["--target-params", "0.7"]])
+    def test_a_smaller_model_is_written(self, data, tmp_path, share, capsys):
+        file = str(tmp_path / "small.safetensors")
+        assert main(["prune", "unetd", "--data", data, *share, "-o", file, "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["parameters_after"] < 0.95 * printed["parameters_before"]
+        small = xf.load(file)
+        assert sum(p.numel() for p in small.parameters()) == printed["parameters_after"]
+        assert main(["info", file]) == 0
+
+    def test_the_report_is_printed(self, data, tmp_path, capsys):
+        file = str(tmp_path / "small.safetensors")
+        assert main(["prune", "unetd", "--data", data, "--zero", "0.9", "-o", file]) == 0
+        printed = capsys.readouterr().out
+        assert "Zeroed 1,274 kernels (90.0%)." in printed
+        assert "parameters removed" in printed
+        assert "Largest change of an output" in printed
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ("--zero 1", "below 1 (1 would leave nothing), not 1.0"),
+            ("", "either zero="),
+            ("--zero 0.5 --target-params 0.5", "either zero="),
+            ("--target-params 0.0001", "of the parameters stay, more than"),
+        ],
+    )
+    def test_mistakes(self, data, tmp_path, arguments, message, capsys):
+        file = tmp_path / "small.safetensors"
+        words = ["prune", "unetd", "--data", data, "-o", str(file), *arguments.split()]
+        assert main(words) == 2
+        assert message in capsys.readouterr().err
+        assert not file.exists()
+
+    def test_it_needs_data(self, tmp_path, capsys):
+        assert main(["prune", "unetd", "--zero", "0.5", "-o", str(tmp_path / "a.safetensors")]) == 2
+        assert "--data" in capsys.readouterr().err

@@ -29,8 +29,7 @@ class Data:
     Parameters
     ----------
     data
-        A .npz or .safetensors file with inputs x and, if there are any, targets y; without it
-        every kernel counts the same.
+        A .npz or .safetensors file with inputs x and, if there are any, targets y.
     batch_size
         Inputs a batch.
     max_batches

@@ -20,8 +20,8 @@ def prune(
     model: Model,
     /,
     *,
-    data: Data,
     output: Annotated[Path, Parameter(name=["--output", "-o"])],
+    data: Data | None = None,
     zero: float | None = None,
     target_params: float | None = None,
     ghosts: Literal["drop", "keep"] = "drop",
@@ -43,11 +43,12 @@ def prune(
         What to do with channels that became constant: drop them as the paper does, or keep the
         output exactly as it was.
     """
+    if data is None or data.data is None:
+        raise ValueError("pruning needs data to tell which kernels matter: give --data FILE")
     check_free(output, overwrite=force)
     network = open_model(model, build or Build())
     scores = measure_saliency(network, data)
-    if scores is None or data.data is None:
-        raise ValueError("pruning needs data to tell which kernels matter: give --data FILE")
+    assert scores is not None
     example = read_arrays(data.data)[0][:1].to(next(network.parameters()))
     with torch.no_grad():
         report = channel_prune_(
