@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .graph import Node, Ref
-from .rules import Mixing, State
+from .state import Mixing, State
 from .values import NONE
 
 Ghosts = Literal["keep", "drop"]

@@ -17,7 +17,7 @@ from ..layers import Convolution, as_found
 from .cut import cut_, remember_cut
 from .graph import Graph, record
 from .liveness import Ghosts, Plan, plan
-from .rules import Barrier, State, apply_rules
+from .state import Barrier, State, apply_rules
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,184 +1,15 @@
-"""What each operation does to channels: one small rule per operation, found by its ATen name.
-
-An operation without a rule is a barrier: the channels that enter it stay.
-"""
+"""What operations do to channels, one small rule each: element by element, shapes, pictures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_map
 
-from .graph import Graph, Node, Ref
+from .graph import Node, Ref
+from .state import State, functional, listed, rule, run_on, with_values
 from .values import NONE, Value, channels, compact, plain, widened
-
-Rule = Callable[["State", Node], None]
-RULES: dict[str, Rule] = {}
-
-
-@dataclass
-class Mixing:
-    """An operation whose every output channel is a weighted sum over input channels.
-
-    `uses` tells which output has a weight for which input; `const` is the inputs' constants.
-    """
-
-    node: Node
-    outputs: Tensor
-    inputs: Tensor
-    uses: Tensor  # (outputs, inputs)
-    sums: Tensor  # (outputs, inputs): what a constant input of one adds to an output
-    const: Tensor
-    exact: bool  # it adds that everywhere, at the border of the image as well
-    weight: str
-    bias: str | None
-
-
-@dataclass
-class Barrier:
-    """An operation that was not understood, and how many channels stay because of it."""
-
-    operation: str
-    module: str
-    channels: int
-
-
-@dataclass
-class State:
-    """Everything found so far, filled in by the rules as they walk through the graph."""
-
-    graph: Graph
-    trusting: bool  # reshapes and splits follow the number of channels that they meet
-    values: dict[int, Value] = field(default_factory=dict)
-    count: int = 0  # channels numbered so far
-    ties: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    pinned: list[Tensor] = field(default_factory=list)
-    axes: dict[tuple[str, int], Tensor] = field(default_factory=dict)
-    grouped: dict[str, Tensor] = field(default_factory=dict)  # weight → a label per group
-    mixings: list[Mixing] = field(default_factory=list)
-    barriers: list[Barrier] = field(default_factory=list)
-
-    def fresh(self, count: int) -> Tensor:
-        """New labels."""
-        self.count += count
-        return torch.arange(self.count - count, self.count)
-
-    def get(self, ref: Ref) -> Value:
-        """What is known about a value; parameters are looked up when they are first met."""
-        if ref.number not in self.values:
-            self.values[ref.number] = self._start(ref)
-        return self.values[ref.number]
-
-    def _start(self, ref: Ref) -> Value:
-        tensor = self.graph.tensors[ref.number]
-        name = self.graph.parameters.get(ref.number)
-        shape = tuple(tensor.shape)
-        if name is None:
-            return plain(shape)
-        long = [axis for axis, size in enumerate(shape) if size > 1]
-        if len(long) != 1 or name in self.graph.kernels:
-            value = plain(shape)
-            return Value(shape, value.labels, value.const, name)
-        labels = self.axes.get((name, long[0]))
-        if labels is None:
-            labels = self.axes[name, long[0]] = self.fresh(shape[long[0]])
-        known = channels(shape, long[0], labels, tensor.detach().double().cpu().reshape(-1))
-        return Value(shape, known.labels, known.const, name)
-
-    def put(self, node: Node, value: Value, index: int = 0) -> None:
-        self.values[node.outputs[index].number] = value
-
-    def tie(self, one: Tensor, other: Tensor) -> None:
-        """These channels go together or not at all; no channel on one side pins the other."""
-        known = (one != NONE) & (other != NONE)
-        if bool(known.any()):
-            self.ties.append((one[known], other[known]))
-        self.pin(one[(other == NONE)])
-        self.pin(other[(one == NONE)])
-
-    def pin(self, labels: Tensor) -> None:
-        """These channels stay."""
-        labels = labels.reshape(-1)
-        labels = labels[labels != NONE]
-        if len(labels):
-            self.pinned.append(labels)
-
-    def assign(self, ref: Any, axis: int, labels: Tensor) -> None:
-        """An axis of a parameter has these channels: it is cut when they are."""
-        if not isinstance(ref, Ref):
-            return
-        name = self.graph.parameters.get(ref.number)
-        if name is None:
-            held = self.get(ref).along(axis)
-            self.pin(labels) if held is None else self.tie(held[0], labels)
-        elif (name, axis) in self.axes:
-            self.tie(self.axes[name, axis], labels)
-        else:
-            self.axes[name, axis] = labels
-
-    def bar(self, node: Node) -> None:
-        """Let every channel that enters this operation stay."""
-        held = [self.get(ref).labels.reshape(-1) for ref in node.inputs]
-        labels = torch.cat([*held, torch.empty(0, dtype=torch.long)])
-        labels = labels[labels != NONE].unique()
-        self.pin(labels)
-        self.barriers.append(Barrier(str(node.op), node.module, len(labels)))
-        for index, ref in enumerate(node.outputs):
-            self.put(node, plain(tuple(self.graph.tensors[ref.number].shape)), index)
-
-    def shape_of(self, node: Node, index: int = 0) -> tuple[int, ...]:
-        return tuple(self.graph.tensors[node.outputs[index].number].shape)
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for ATen operations by name, without overload or trailing underscore."""
-
-    def add(function: Rule) -> Rule:
-        for name in names:
-            RULES[name] = function
-        return function
-
-    return add
-
-
-def apply_rules(state: State) -> State:
-    """Walk through the graph once."""
-    graph = state.graph
-    for node in graph.nodes:
-        name = str(node.op.overloadpacket).removeprefix("aten.")
-        inner = name.removesuffix("_")
-        if inner != name and _writes_into_a_view(state, node):
-            state.bar(node)
-            state.pin(torch.arange(state.count))  # whatever else looks at that memory
-            continue
-        RULES.get(inner, State.bar)(state, node)
-    for ref in graph.outputs:
-        state.pin(state.get(ref).labels)
-    return state
-
-
-def _writes_into_a_view(state: State, node: Node) -> bool:
-    if not node.inputs:
-        return False
-    tensor = state.graph.tensors[node.inputs[0].number]
-    return tensor._base is not None and tensor.numel() != tensor._base.numel()
-
-
-def _functional(op: Any) -> Any:
-    """The operation that does the same without writing in place."""
-    name = str(op.overloadpacket).removeprefix("aten.").removesuffix("_")
-    packet = getattr(torch.ops.aten, name)
-    return getattr(packet, op._overloadname)
-
-
-def _with(tree: Any, replace: Callable[[Ref], Any]) -> Any:
-    return tree_map(lambda leaf: replace(leaf) if isinstance(leaf, Ref) else leaf, tree)
-
 
 # ---- element by element ------------------------------------------------------------------------
 
@@ -214,8 +45,9 @@ def pointwise(state: State, node: Node) -> None:
     labels = torch.full((1,) * rank, NONE) if labels is None else labels
     consts = {ref: state.get(ref).const for ref in node.inputs}
     try:
-        result = _functional(node.op)(
-            *_with(node.args, consts.__getitem__), **_with(node.kwargs, consts.__getitem__)
+        result = functional(node.op)(
+            *with_values(node.args, consts.__getitem__),
+            **with_values(node.kwargs, consts.__getitem__),
         )
         if str(node.op.overloadpacket).removesuffix("_") == "aten.mul":
             for const in consts.values():  # nought times anything
@@ -244,10 +76,12 @@ def rearrange(state: State, node: Node) -> None:
         return
     moves = name in ("aten.roll", "aten.flip")
     labels, const = (
-        _run(node, (t.expand(value.shape) if moves else t,)) for t in (value.labels, value.const)
+        run_on(node, (t.expand(value.shape) if moves else t,)) for t in (value.labels, value.const)
     )
     if name == "aten.squeeze" and labels.dim() != len(state.shape_of(node)):
-        labels, const = (_run(node, (t.expand(value.shape),)) for t in (value.labels, value.const))
+        labels, const = (
+            run_on(node, (t.expand(value.shape),)) for t in (value.labels, value.const)
+        )
     state.put(node, Value(state.shape_of(node), compact(labels), compact(const)))
 
 
@@ -260,7 +94,7 @@ def take(state: State, node: Node) -> None:
     axis %= len(value.shape)
     labels = widened(value.labels, value.shape, {axis})
     const = widened(value.const, value.shape, {axis})
-    parts, numbers = (_listed(_run(node, (t,))) for t in (labels, const))
+    parts, numbers = (listed(run_on(node, (t,))) for t in (labels, const))
     touches = value.labels.shape[axis] > 1
     if touches and not _whole(state, node, value, axis):
         sizes = [part.shape[axis] if part.dim() == len(value.shape) else 0 for part in parts]
@@ -446,115 +280,3 @@ def batch_norm(state: State, node: Node) -> None:
     state.put(node, channels(value.shape, 1, labels, const))
     for index in range(1, len(node.outputs)):
         state.put(node, plain(state.shape_of(node, index)), index)
-
-
-# ---- mixing ------------------------------------------------------------------------------------
-
-
-@rule("convolution")
-def convolution(state: State, node: Node) -> None:
-    x, weight_ref, bias, _, padding, _, turned, _, groups = node.args[:9]
-    weight, value, shape = state.get(weight_ref), state.get(x), state.shape_of(node)
-    held = value.along(1)
-    if held is None or weight.parameter not in state.graph.kernels:
-        state.bar(node)  # a weight that is computed, or whose groups are counted elsewhere
-        return
-    inputs, const = held
-    kernels = state.graph.tensors[weight_ref.number].detach()
-    uses = (kernels != 0).flatten(2).any(2).cpu()
-    sums = kernels.double().flatten(2).sum(2).cpu()
-    if turned:
-        uses, sums = _by_output(uses, groups), _by_output(sums, groups)
-    exact = not turned and not any(padding)
-    name = weight.parameter
-    offset = state.graph.tensors[bias.number].detach().double().cpu() if bias else None
-    if groups == 1:
-        state.assign(weight_ref, 0 if turned else 1, inputs)
-        first = 1 if turned else 0
-        if (name, first) not in state.axes:
-            state.axes[name, first] = state.fresh(shape[1])
-        outputs = state.axes[name, first]
-    else:
-        outputs, uses, sums = _grouped(state, name, inputs, shape[1], groups, uses, sums)
-        state.axes[name, 0] = inputs if turned else outputs
-    state.assign(bias, 0, outputs)
-    bias_name = state.graph.parameters.get(bias.number) if bias else None
-    state.mixings.append(Mixing(node, outputs, inputs, uses, sums, const, exact, name, bias_name))
-    state.put(node, channels(shape, 1, outputs, _summed(uses, sums, const, offset, exact)))
-
-
-def _grouped(
-    state: State, name: str, inputs: Tensor, out: int, groups: int, uses: Tensor, sums: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Each group goes as a whole: its inputs and outputs are tied to one label."""
-    if name not in state.grouped:
-        state.grouped[name] = state.fresh(groups)
-    labels = state.grouped[name]
-    width = len(inputs) // groups
-    outputs = labels.repeat_interleave(out // groups)
-    state.tie(labels.repeat_interleave(width), inputs)
-    rows = torch.arange(out).unsqueeze(1)
-    columns = (rows // (out // groups)) * width + torch.arange(width)
-    spread = []
-    for table in (uses, sums):  # the blocks of the groups, over all inputs
-        whole = torch.zeros(out, len(inputs), dtype=table.dtype)
-        whole[rows, columns] = table
-        spread.append(whole)
-    return outputs, spread[0], spread[1]
-
-
-def _by_output(table: Tensor, groups: int) -> Tensor:
-    """A transposed weight's table (inputs, outputs per group) as (outputs, inputs per group)."""
-    blocks = table.reshape(groups, table.shape[0] // groups, table.shape[1])
-    return blocks.transpose(1, 2).reshape(-1, table.shape[0] // groups)
-
-
-def _summed(
-    uses: Tensor, sums: Tensor, const: Tensor, offset: Tensor | None, exact: bool
-) -> Tensor:
-    """The outputs that are constant: all their inputs with a weight are, away from any border."""
-    usable = (const == 0) | (~const.isnan() if exact else torch.zeros_like(const, dtype=torch.bool))
-    varying = (uses & ~usable).any(1)
-    total = sums @ torch.where(usable, const, 0.0)
-    total = total if offset is None else total + offset
-    return torch.where(varying, torch.nan, total)
-
-
-@rule("addmm", "mm")
-def linear(state: State, node: Node) -> None:
-    biased = str(node.op.overloadpacket) == "aten.addmm"
-    bias, x, turned = node.args[:3] if biased else (None, *node.args[:2])
-    weight, value, shape = state.get(turned), state.get(x), state.shape_of(node)
-    held = value.along(1)
-    if held is None or weight.parameter is None or not weight.turned or node.kwargs:
-        state.bar(node)
-        return
-    inputs, const = held
-    name = weight.parameter
-    raw = state.graph.tensors[turned.number].detach().T.cpu()
-    if (name, 1) in state.axes:
-        state.tie(state.axes[name, 1], inputs)
-    else:
-        state.axes[name, 1] = inputs
-    if (name, 0) not in state.axes:
-        state.axes[name, 0] = state.fresh(shape[1])
-    outputs = state.axes[name, 0]
-    if biased:
-        state.assign(bias, 0, outputs)
-    bias_name = state.graph.parameters.get(bias.number) if bias else None
-    offset = state.graph.tensors[bias.number].detach().double().cpu() if bias else None
-    uses = raw != 0
-    sums = raw.double()
-    state.mixings.append(Mixing(node, outputs, inputs, uses, sums, const, True, name, bias_name))
-    state.put(node, channels(shape, 1, outputs, _summed(uses, sums, const, offset, True)))
-
-
-def _run(node: Node, tensors: tuple[Tensor, ...]) -> Any:
-    """Run a shape operation on other tensors in place of its inputs."""
-    given = iter(tensors)
-    args = _with(node.args, lambda _: next(given))
-    return node.op(*args, **node.kwargs)
-
-
-def _listed(result: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, Tensor)]

@@ -1,0 +1,190 @@
+"""What the rules find out about a recorded pass, and the walk through it.
+
+An operation without a rule is a barrier: the channels that enter it stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_map
+
+from .graph import Graph, Node, Ref
+from .values import NONE, Value, channels, plain
+
+Rule = Callable[["State", Node], None]
+RULES: dict[str, Rule] = {}
+
+
+@dataclass
+class Mixing:
+    """An operation whose every output channel is a weighted sum over input channels.
+
+    `uses` tells which output has a weight for which input; `const` is the inputs' constants.
+    """
+
+    node: Node
+    outputs: Tensor
+    inputs: Tensor
+    uses: Tensor  # (outputs, inputs)
+    sums: Tensor  # (outputs, inputs): what a constant input of one adds to an output
+    const: Tensor
+    exact: bool  # it adds that everywhere, at the border of the image as well
+    weight: str
+    bias: str | None
+
+
+@dataclass
+class Barrier:
+    """An operation that was not understood, and how many channels stay because of it."""
+
+    operation: str
+    module: str
+    channels: int
+
+
+@dataclass
+class State:
+    """Everything found so far, filled in by the rules as they walk through the graph."""
+
+    graph: Graph
+    trusting: bool  # reshapes and splits follow the number of channels that they meet
+    values: dict[int, Value] = field(default_factory=dict)
+    count: int = 0  # channels numbered so far
+    ties: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    pinned: list[Tensor] = field(default_factory=list)
+    axes: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+    grouped: dict[str, Tensor] = field(default_factory=dict)  # weight → a label per group
+    mixings: list[Mixing] = field(default_factory=list)
+    barriers: list[Barrier] = field(default_factory=list)
+
+    def fresh(self, count: int) -> Tensor:
+        """New labels."""
+        self.count += count
+        return torch.arange(self.count - count, self.count)
+
+    def get(self, ref: Ref) -> Value:
+        """What is known about a value; parameters are looked up when they are first met."""
+        if ref.number not in self.values:
+            self.values[ref.number] = self._start(ref)
+        return self.values[ref.number]
+
+    def _start(self, ref: Ref) -> Value:
+        tensor = self.graph.tensors[ref.number]
+        name = self.graph.parameters.get(ref.number)
+        shape = tuple(tensor.shape)
+        if name is None:
+            return plain(shape)
+        long = [axis for axis, size in enumerate(shape) if size > 1]
+        if len(long) != 1 or name in self.graph.kernels:
+            value = plain(shape)
+            return Value(shape, value.labels, value.const, name)
+        labels = self.axes.get((name, long[0]))
+        if labels is None:
+            labels = self.axes[name, long[0]] = self.fresh(shape[long[0]])
+        known = channels(shape, long[0], labels, tensor.detach().double().cpu().reshape(-1))
+        return Value(shape, known.labels, known.const, name)
+
+    def put(self, node: Node, value: Value, index: int = 0) -> None:
+        self.values[node.outputs[index].number] = value
+
+    def tie(self, one: Tensor, other: Tensor) -> None:
+        """These channels go together or not at all; no channel on one side pins the other."""
+        known = (one != NONE) & (other != NONE)
+        if bool(known.any()):
+            self.ties.append((one[known], other[known]))
+        self.pin(one[(other == NONE)])
+        self.pin(other[(one == NONE)])
+
+    def pin(self, labels: Tensor) -> None:
+        """These channels stay."""
+        labels = labels.reshape(-1)
+        labels = labels[labels != NONE]
+        if len(labels):
+            self.pinned.append(labels)
+
+    def assign(self, ref: Any, axis: int, labels: Tensor) -> None:
+        """An axis of a parameter has these channels: it is cut when they are."""
+        if not isinstance(ref, Ref):
+            return
+        name = self.graph.parameters.get(ref.number)
+        if name is None:
+            held = self.get(ref).along(axis)
+            self.pin(labels) if held is None else self.tie(held[0], labels)
+        elif (name, axis) in self.axes:
+            self.tie(self.axes[name, axis], labels)
+        else:
+            self.axes[name, axis] = labels
+
+    def bar(self, node: Node) -> None:
+        """Let every channel that enters this operation stay."""
+        held = [self.get(ref).labels.reshape(-1) for ref in node.inputs]
+        labels = torch.cat([*held, torch.empty(0, dtype=torch.long)])
+        labels = labels[labels != NONE].unique()
+        self.pin(labels)
+        self.barriers.append(Barrier(str(node.op), node.module, len(labels)))
+        for index, ref in enumerate(node.outputs):
+            self.put(node, plain(tuple(self.graph.tensors[ref.number].shape)), index)
+
+    def shape_of(self, node: Node, index: int = 0) -> tuple[int, ...]:
+        return tuple(self.graph.tensors[node.outputs[index].number].shape)
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for ATen operations by name, without overload or trailing underscore."""
+
+    def add(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = function
+        return function
+
+    return add
+
+
+def apply_rules(state: State) -> State:
+    """Walk through the graph once."""
+    graph = state.graph
+    for node in graph.nodes:
+        name = str(node.op.overloadpacket).removeprefix("aten.")
+        inner = name.removesuffix("_")
+        if inner != name and _writes_into_a_view(state, node):
+            state.bar(node)
+            state.pin(torch.arange(state.count))  # whatever else looks at that memory
+            continue
+        RULES.get(inner, State.bar)(state, node)
+    for ref in graph.outputs:
+        state.pin(state.get(ref).labels)
+    return state
+
+
+def _writes_into_a_view(state: State, node: Node) -> bool:
+    if not node.inputs:
+        return False
+    tensor = state.graph.tensors[node.inputs[0].number]
+    return tensor._base is not None and tensor.numel() != tensor._base.numel()
+
+
+def functional(op: Any) -> Any:
+    """The operation that does the same without writing in place."""
+    name = str(op.overloadpacket).removeprefix("aten.").removesuffix("_")
+    packet = getattr(torch.ops.aten, name)
+    return getattr(packet, op._overloadname)
+
+
+def with_values(tree: Any, replace: Callable[[Ref], Any]) -> Any:
+    return tree_map(lambda leaf: replace(leaf) if isinstance(leaf, Ref) else leaf, tree)
+
+
+def run_on(node: Node, tensors: tuple[Tensor, ...]) -> Any:
+    """Run a shape operation on other tensors in place of its inputs."""
+    given = iter(tensors)
+    args = with_values(node.args, lambda _: next(given))
+    return node.op(*args, **node.kwargs)
+
+
+def listed(result: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, Tensor)]
