@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
 from ..fix import recipes_follow
 from ..layers import Convolution, as_found
@@ -131,8 +131,10 @@ def record_passes(model: nn.Module, inputs: tuple[Any, ...]) -> list[Graph]:
     """The pass in evaluation, and the one in training if it uses what the first does not."""
     graphs = [_recorded(model.eval(), inputs)]
     if _unused(model, graphs[0]):
+        # Twice the example: BatchNorm does not train on a single number.
+        doubled = tree_map(lambda x: torch.cat([x, x]) if isinstance(x, Tensor) else x, inputs)
         with as_found(model):
-            graphs.append(_recorded(model.train(), inputs))
+            graphs.append(_recorded(model.train(), doubled))
     return graphs
 
 
