@@ -18,6 +18,8 @@ bench: $(READY)  ## times and ratios: the methods, explanations, saliency
 	$(BIN)/python benchmarks/filters.py
 	@echo
 	$(BIN)/python benchmarks/explain.py
+	@echo
+	$(BIN)/python benchmarks/prune.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

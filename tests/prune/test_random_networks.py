@@ -1,0 +1,108 @@
+"""Random small networks made of the operations that have rules: pruned equals zeroed."""
+
+import copy
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+
+import explainfix as xf
+
+BLOCKS = [
+    "plain", "norm", "residual", "dense", "depthwise", "grouped", "gate", "shuffle", "halves",
+    "pool", "up", "transposed", "shared", "linear", "pixel", "pad",
+]  # fmt: skip
+
+
+class Network(nn.Module):
+    """Blocks in a row, each keeping eight channels, then a linear head on the mean."""
+
+    def __init__(self, kinds):
+        super().__init__()
+        self.kinds = kinds
+        self.stem = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.blocks = nn.ModuleList(self.block(kind) for kind in kinds)
+        self.head = nn.Linear(8, 3)
+
+    @staticmethod
+    def block(kind):
+        conv = {"bias": False, "padding": 1}
+        parts = {
+            "plain": lambda: [nn.Conv2d(8, 8, 3)],
+            "norm": lambda: [nn.Conv2d(8, 12, 3, **conv), nn.BatchNorm2d(12), nn.Conv2d(12, 8, 1)],
+            "residual": lambda: [nn.Conv2d(8, 6, 3, **conv), nn.Conv2d(6, 8, 3, **conv)],
+            "dense": lambda: [nn.Conv2d(8, 4, 3, **conv), nn.Conv2d(12, 8, 1, bias=False)],
+            "depthwise": lambda: [nn.Conv2d(8, 16, 3, groups=8, **conv), nn.Conv2d(16, 8, 1)],
+            "grouped": lambda: [nn.Conv2d(8, 8, 3, groups=4, **conv)],
+            "gate": lambda: [nn.Conv2d(8, 8, 3, **conv), nn.Conv2d(8, 8, 1)],
+            "halves": lambda: [nn.Conv2d(8, 16, 3, **conv)],
+            "transposed": lambda: [nn.ConvTranspose2d(8, 6, 2, 2), nn.Conv2d(6, 8, 1)],
+            "shared": lambda: [nn.Conv2d(8, 8, 3, **conv)],
+            "linear": lambda: [nn.Conv2d(8, 5, 3, **conv), nn.Linear(5, 8)],
+            "pixel": lambda: [nn.Conv2d(8, 32, 3, **conv)],
+            "pad": lambda: [nn.Conv2d(8, 8, 3, bias=False)],
+        }
+        return nn.ModuleList(parts.get(kind, list)())
+
+    def forward(self, x):
+        x = F.relu(self.stem(x))
+        for kind, parts in zip(self.kinds, self.blocks, strict=True):
+            x = self.step(kind, parts, x)
+        return self.head(x.mean((2, 3)))
+
+    def step(self, kind, parts, x):
+        if kind == "residual":
+            return x + parts[1](F.silu(parts[0](x)))
+        if kind == "dense":
+            return parts[1](torch.cat([x, F.relu(parts[0](x))], 1))
+        if kind == "gate":
+            return parts[0](x) * torch.sigmoid(parts[1](x.mean((2, 3), keepdim=True)))
+        if kind == "shuffle":
+            n, c, h, w = x.shape
+            return x.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
+        if kind == "halves":
+            one, other = parts[0](x).chunk(2, 1)
+            return F.relu(one) * torch.tanh(other)
+        if kind == "pool":
+            return F.max_pool2d(x, 2)
+        if kind == "up":
+            return F.interpolate(x, scale_factor=2, mode="bilinear")
+        if kind == "shared":
+            return parts[0](F.relu(parts[0](x)))
+        if kind == "linear":
+            return parts[1](parts[0](x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        if kind == "pixel":
+            return F.pixel_shuffle(parts[0](x), 2)
+        if kind == "pad":
+            return parts[0](F.pad(x, (1, 1, 1, 1)))
+        for part in parts:
+            x = F.relu(part(x))
+        return x
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=6, unique=True),
+    st.integers(0, 10_000),
+    st.sampled_from([0.2, 0.5, 0.8]),
+)
+def test_pruned_equals_zeroed(kinds, seed, share):
+    torch.manual_seed(seed)
+    model = Network(kinds).double().eval()
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)):
+                module.weight[torch.rand(module.weight.shape[:2]) < share] = 0
+                module.weight[torch.rand(len(module.weight)) < share / 2] = 0
+            if isinstance(module, nn.BatchNorm2d):
+                module.bias.normal_()
+                module.running_mean.normal_()
+    zeroed = copy.deepcopy(model)
+    xf.prune_(model, torch.randn(1, 3, 16, 16).double())
+    for size in (16, 20):
+        x = torch.randn(2, 3, size, size).double()
+        with torch.no_grad():
+            wanted, got = zeroed(x), model(x)
+        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-9)
