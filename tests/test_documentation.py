@@ -15,8 +15,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(page):
-    """The fenced blocks of a page: (language, text)."""
-    return re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    """The fenced blocks of a page: (language, text, whether it directly follows another)."""
+    text, end = page.read_text(), 0
+    for found in re.finditer(r"^```(\w+)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        yield *found.groups(), not text[end : found.start()].strip()
+        end = found.end()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -24,7 +27,7 @@ def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     printed = None
-    for language, text in blocks(page):
+    for language, text, follows in blocks(page):
         if language == "python":
             with redirect_stdout(io.StringIO()) as out:
                 exec(text, names)
@@ -36,9 +39,8 @@ def test_examples_run(page, tmp_path, monkeypatch):
                     with redirect_stdout(io.StringIO()) as out:
                         assert main(words[1:]) == 0, line
                     printed = out.getvalue()
-        elif language == "text" and printed:  # the output of the block before
+        elif language == "text" and follows:  # the output of the block before
             assert [line.rstrip() for line in printed.splitlines()] == text.splitlines()
-            printed = None
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
