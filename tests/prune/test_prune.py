@@ -3,7 +3,7 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 import explainfix as xf
 from explainfix.prune.graph import record

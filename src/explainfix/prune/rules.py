@@ -95,8 +95,8 @@ def take(state: State, node: Node) -> None:
     labels = widened(value.labels, value.shape, {axis})
     const = widened(value.const, value.shape, {axis})
     parts, numbers = (listed(run_on(node, (t,))) for t in (labels, const))
-    touches = value.labels.shape[axis] > 1
-    if touches and not _whole(state, node, value, axis):
+    everything = len(node.outputs) == 1 and state.shape_of(node) == value.shape
+    if value.labels.shape[axis] > 1 and not everything:
         sizes = [part.shape[axis] if part.dim() == len(value.shape) else 0 for part in parts]
         if state.trusting and len(parts) > 1 and len(set(sizes)) == 1 and sizes[0]:
             for part in parts[1:]:  # equal parts stay equal
@@ -105,11 +105,6 @@ def take(state: State, node: Node) -> None:
             state.pin(value.labels)
     for index, (part, number) in enumerate(zip(parts, numbers, strict=True)):
         state.put(node, Value(state.shape_of(node, index), compact(part), compact(number)), index)
-
-
-def _whole(state: State, node: Node, value: Value, axis: int) -> bool:
-    """Whether a slice takes everything along the axis."""
-    return len(node.outputs) == 1 and state.shape_of(node) == value.shape
 
 
 @rule("cat", "stack")

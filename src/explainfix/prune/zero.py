@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..fix import recipes_follow
 from ..layers import require_writable_kernels, select_layers
-from ..registry import unknown
+from ..steer.saliency import check_saliency
 
 
 def zero_(
@@ -51,18 +51,7 @@ def choose_kernels(
             f"the share to zero must be at least 0 and below 1 (1 would leave nothing), "
             f"not {fraction!r}"
         )
-    layers = select_layers(model)
-    for path, scores in saliency.items():
-        if path not in layers:
-            raise unknown("layer in the saliency", path, layers, "spatial_layers(model)")
-        wanted = tuple(layers[path].weight.shape[:2])
-        if tuple(scores.shape) != wanted:
-            raise ValueError(
-                f"the saliency of {path!r} has shape {tuple(scores.shape)}, the layer {wanted}: "
-                "is it of another model?"
-            )
-        if not bool((scores >= 0).all()):
-            raise ValueError(f"the saliency of {path!r} has negative or NaN values")
+    check_saliency(saliency, select_layers(model))
     flat = [saliency[path].flatten().double().cpu() for path in saliency]
     scores = torch.cat(flat)
     count = int(fraction * len(scores))

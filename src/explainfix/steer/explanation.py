@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from ..fix import recipe_of
 from ..layers import Convolution, select_layers
-from ..registry import bases, unknown, views
+from ..registry import bases, views
 from .advice import Advice, Zeroing, advise, zeroing_curve
 from .basis import Basis, make_basis
-from .saliency import Saliency
+from .saliency import Saliency, check_saliency
 from .spectrum import Spectrum, chance, low_frequencies, reduced, spectrum
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def explain(
     bases.find(basis)
     layers = select_layers(model)
     if saliency is not None:
-        _check_saliency(saliency, layers)
+        check_saliency(saliency, layers)
     skipped: dict[str, str] = dict(saliency.skipped) if isinstance(saliency, Saliency) else {}
     made: dict[tuple[int, ...], Basis] = {}
     spectra: dict[str, Spectrum] = {}
@@ -213,20 +213,6 @@ def explain(
             {path: layer.shape for path, layer in facts.items()},
         ),
     )  # fmt: skip
-
-
-def _check_saliency(saliency: Mapping[str, Tensor], layers: dict[str, Convolution]) -> None:
-    for path, scores in saliency.items():
-        if path not in layers:
-            raise unknown("layer in the saliency", path, layers, "spatial_layers(model)")
-        wanted = tuple(layers[path].weight.shape[:2])
-        if tuple(scores.shape) != wanted:
-            raise ValueError(
-                f"the saliency of {path!r} has shape {tuple(scores.shape)}, the layer {wanted}: "
-                "is it of another model?"
-            )
-        if not bool((scores >= 0).all()):
-            raise ValueError(f"the saliency of {path!r} has negative or NaN values")
 
 
 def _own_kernels(layers: dict[str, Convolution], shape: tuple[int, ...]) -> Callable[[], Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from ..layers import Convolution, as_found, select_layers
+from ..registry import unknown
 from .scores import by_shape
 
 if TYPE_CHECKING:
@@ -128,6 +129,20 @@ def saliency(
     # Resampling M terms of a sum has the variance M·Var(term), with the terms' own variance.
     errors = {p: (squares[p] - total[p].square() / count).clamp(min=0).sqrt() for p in total}
     return Saliency(total, kind, count, errors if error else None, skipped)
+
+
+def check_saliency(saliency: Mapping[str, Tensor], layers: Mapping[str, Convolution]) -> None:
+    """Raise, naming the layer, unless these are scores for kernels of these layers."""
+    for path, scores in saliency.items():
+        if path not in layers:
+            raise unknown("layer in the saliency", path, layers, "spatial_layers(model)")
+        if tuple(scores.shape) != _grid(layers[path]):
+            raise ValueError(
+                f"the saliency of {path!r} has shape {tuple(scores.shape)}, the layer "
+                f"{_grid(layers[path])}: is it of another model?"
+            )
+        if not bool((scores >= 0).all()):
+            raise ValueError(f"the saliency of {path!r} has negative or NaN values")
 
 
 def _batch_scores(

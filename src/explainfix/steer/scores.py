@@ -5,7 +5,7 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 _SMALLEST = 0.01  # ŷ' is kept at least this share of the outputs' root mean square away from zero
 
