@@ -107,7 +107,8 @@ def test_list(capsys):
 
 
 def test_a_guide_from_a_file(tmp_path):
-    guide = tmp_path / "guide.safetensors"
+    (tmp_path / "a@b").mkdir()
+    guide = tmp_path / "a@b" / "guide.safetensors"
     xf.save(xf.create_model("unetd"), guide)
     arguments = ["unetd", "--method", "guidedsteer", "--guide", str(guide)]
     assert (
@@ -278,6 +279,21 @@ class TestCompare:
         assert "encoder.0.0.3" in printed["answer"]
         changed = {row["layer"] for row in printed["layers"] if row["changed"]}
         assert changed == {"encoder.0.0.3", "decoder.0.before.3"}
+
+    def test_checkpoints_of_any_origin(self, tmp_path, capsys):
+        model = xf.create_model("unetd")
+        torch.save(model.state_dict(), tmp_path / "epoch1.pth")
+        with torch.no_grad():
+            model.decoder[0].before[3].weight[:5].add_(0.1)
+        torch.save({"state_dict": model.state_dict()}, tmp_path / "epoch2.pth")
+        names = [f"unetd@{tmp_path / name}" for name in ("epoch1.pth", "epoch2.pth")]
+        assert main(["compare", *names, "--json"]) == 0
+        layers = json.loads(capsys.readouterr().out)["layers"]
+        assert {row["layer"]: row["changed"] for row in layers if row["changed"]} == {
+            "decoder.0.before.3": 5
+        }
+        assert main(["info", names[0], "--weights", "other.pth"]) == 2
+        assert "names its weights already" in capsys.readouterr().err
 
     @pytest.mark.parametrize("suffix", ["html", "csv"])
     def test_files(self, files, suffix):

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import cyclopts
@@ -26,7 +27,11 @@ app = cyclopts.App(
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for machines.")]
 Force = Annotated[bool, Parameter(negative="", help="Overwrite the output file.")]
 Model = Annotated[
-    str, Parameter(help="A model's name (explainfix list models) or a file that explainfix saved.")
+    str,
+    Parameter(
+        help="A model's name (explainfix list models), NAME@FILE for the weights in a .pth or "
+        "safetensors file, or a file that explainfix saved."
+    ),
 ]
 
 
@@ -51,7 +56,12 @@ class Build:
 
 
 def open_model(model: str, build: Build) -> nn.Module:
-    """The model of a name, or in a file that `save` wrote."""
+    """The model of a name, with the weights of a file (NAME@FILE), or in a file `save` wrote."""
+    name, at, file = model.partition("@")
+    if at and not Path(model).is_file():  # a saved file may have an @ in its path
+        if build.weights is not None:
+            raise ValueError(f"{model!r} names its weights already: it takes no --weights")
+        return open_model(name, replace(build, weights=file))
     if not model.endswith(".safetensors"):
         return create_model(model, **asdict(build))
     if build != Build():
@@ -63,8 +73,8 @@ def open_model(model: str, build: Build) -> nn.Module:
 
 
 def open_guide(guide: str) -> nn.Module:
-    saved = guide.endswith(".safetensors")
-    return open_model(guide, Build() if saved else Build(weights="pretrained"))
+    has_weights = guide.endswith(".safetensors") or "@" in guide
+    return open_model(guide, Build() if has_weights else Build(weights="pretrained"))
 
 
 def track_progress(items: Iterable[T], title: str, total: int | None = None) -> Iterable[T]:
