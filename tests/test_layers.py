@@ -46,6 +46,11 @@ def test_an_unknown_layer_is_named_with_near_misses(every_convolution):
         select_layers(every_convolution, "depthwize")
 
 
+def test_an_empty_choice_is_a_mistake(every_convolution):
+    with pytest.raises(ValueError, match="no layer was named"):
+        select_layers(every_convolution, [])
+
+
 def test_a_model_without_spatial_layers_is_refused():
     with pytest.raises(ValueError, match="Sequential has no spatial layer"):
         select_layers(nn.Sequential(nn.Linear(3, 3), nn.Conv2d(3, 3, 1)))

@@ -209,6 +209,7 @@ class TestBadFiles:
             (lambda h: h["fixed"].update(x={"method": "ghaar"}), "header .* is damaged"),
             (lambda h: h["fixed"]["encoder.0.0.3"].update(seed=5), "'encoder.0.0.3' does not give"),
             (lambda h: h["fixed"]["encoder.0.0.3"].update(method="magic"), "'magic'"),
+            (lambda h: h["fixed"]["encoder.0.0.3"].update(dtype="load"), "no such type: 'load'"),
             (lambda h: h["origin"].update(source="elsewhere"), "'elsewhere'"),
             (lambda h: h["origin"].update(num_classes=7), "does not fit the model"),
         ],

@@ -68,6 +68,8 @@ def select_layers(
         if not matches:
             raise unknown("spatial layer", pattern, every, "explainfix info MODEL")
         chosen.update(matches)
+    if not chosen:
+        raise ValueError("no layer was named; leave `layers` out for all of them")
     return {path: layer for path, layer in every.items() if path in chosen}
 
 

@@ -212,6 +212,8 @@ def _check_dtypes(own: Mapping[str, Tensor], given: Mapping[str, Tensor], path: 
 
 
 def _recipe(entry: dict[str, Any]) -> KernelRecipe:
+    if not isinstance(getattr(torch, entry["dtype"], None), torch.dtype):
+        raise TypeError(f"no such type: {entry['dtype']!r}")
     return KernelRecipe(**{**entry, "shape": tuple(entry["shape"])})
 
 

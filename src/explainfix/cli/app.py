@@ -25,6 +25,7 @@ app = cyclopts.App(
     help_format="plaintext",
 )
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for machines.")]
+OUTPUT = Parameter(name=["--output", "-o"])
 Force = Annotated[bool, Parameter(negative="", help="Overwrite the output file.")]
 Model = Annotated[
     str,

@@ -15,10 +15,10 @@ from ..lab.arrays import batches, read_arrays
 from ..report.write import write_page
 from ..steer import Comparison, Explanation, Saliency, compare, explain, saliency
 from ..store import check_free, written
-from .app import Build, Force, Json, Model, app, open_model, print_json, track_progress
+from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json, track_progress
 
 _KINDS = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
-_Output = Annotated[Path | None, Parameter(name=["--output", "-o"])]
+_Output = Annotated[Path | None, OUTPUT]
 
 
 @Parameter(name="*")
@@ -64,9 +64,9 @@ def explain_(
     """
     _check_output(output, overwrite=force)
     network = open_model(model, build or Build())
-    why = explain(
-        network, saliency=measure_saliency(network, data or Data()), basis=basis, title=model
-    )
+    data = data or Data()
+    scores = measure_saliency(network, data.data, data) if data.data else None
+    why = explain(network, saliency=scores, basis=basis, title=model)
     if output is not None:
         _write(why, output, overwrite=force)
     if as_json:
@@ -134,12 +134,11 @@ def _check_output(output: Path | None, *, overwrite: bool, kinds: tuple[str, ...
     check_free(output, overwrite=overwrite)
 
 
-def measure_saliency(network: nn.Module, data: Data) -> Saliency | None:
-    if data.data is None:
-        return None
+def measure_saliency(network: nn.Module, file: Path, data: Data) -> Saliency:
+    """The saliency of a network on the arrays in a file."""
     if data.batch_size < 1 or data.max_batches < 1:
         raise ValueError("--batch-size and --max-batches must be at least 1")
-    inputs, targets = read_arrays(data.data)
+    inputs, targets = read_arrays(file)
     count = min(data.max_batches, -(-len(inputs) // data.batch_size))
 
     def progress(stream: Iterable[Any]) -> Iterable[Any]:

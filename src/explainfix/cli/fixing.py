@@ -18,7 +18,18 @@ from ..layers import spatial_layers
 from ..registry import filters
 from ..store import check_free, save
 from ..zoo import list_models
-from .app import Build, Force, Json, Model, app, open_guide, open_model, print_json, track_progress
+from .app import (
+    OUTPUT,
+    Build,
+    Force,
+    Json,
+    Model,
+    app,
+    open_guide,
+    open_model,
+    print_json,
+    track_progress,
+)
 
 
 @Parameter(name="*")
@@ -54,7 +65,7 @@ def fix(
     /,
     *,
     method: str,
-    output: Annotated[Path, Parameter(name=["--output", "-o"])],
+    output: Annotated[Path, OUTPUT],
     rule: Rule | None = None,
     build: Build | None = None,
     force: Force = False,

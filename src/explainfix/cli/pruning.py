@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
-from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
 from ..lab.arrays import read_arrays
 from ..prune import channel_prune_
 from ..store import check_free, save
-from .app import Build, Force, Json, Model, app, open_model, print_json
+from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json
 from .explaining import Data, measure_saliency
 
 
@@ -20,7 +19,7 @@ def prune(
     model: Model,
     /,
     *,
-    output: Annotated[Path, Parameter(name=["--output", "-o"])],
+    output: Annotated[Path, OUTPUT],
     data: Data | None = None,
     zero: float | None = None,
     target_params: float | None = None,
@@ -47,8 +46,7 @@ def prune(
         raise ValueError("pruning needs data to tell which kernels matter: give --data FILE")
     check_free(output, overwrite=force)
     network = open_model(model, build or Build())
-    scores = measure_saliency(network, data)
-    assert scores is not None
+    scores = measure_saliency(network, data.data, data)
     example = read_arrays(data.data)[0][:1].to(next(network.parameters()))
     with torch.no_grad():
         report = channel_prune_(

@@ -79,13 +79,12 @@ def cut_(model: nn.Module, plan: Plan) -> None:
 
 
 def _cut(tensor: Tensor, kept: dict[int, Tensor]) -> Tensor:
-    formats = [torch.contiguous_format]
-    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
-        formats = [torch.channels_last]
+    channels_last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
     data = tensor.detach()
     for axis, indices in kept.items():
         data = data.index_select(axis, indices.to(data.device))
-    data = data.contiguous(memory_format=formats[0])
+    if channels_last:
+        data = data.contiguous(memory_format=torch.channels_last)
     if isinstance(tensor, nn.Parameter):
         return nn.Parameter(data, requires_grad=tensor.requires_grad)
     return data
