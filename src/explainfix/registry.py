@@ -68,3 +68,4 @@ class ModelSource:
 
 
 models: Registry[ModelSource] = Registry("model source", "explainfix list models")
+datasets: Registry[Callable[..., Any]] = Registry("dataset", "explainfix list datasets")
