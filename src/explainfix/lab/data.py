@@ -76,7 +76,8 @@ def open_dataset(spec: str, *, skip_damaged: bool = False, **options: Any) -> Da
     `options` are those of that dataset, such as `crop=128`.
     """
     name, _, path = spec.partition(":")
-    return datasets.find(name)(path, skip_damaged=skip_damaged, **options)
+    opened: Dataset = datasets.find(name)(path, skip_damaged=skip_damaged, **options)
+    return opened
 
 
 def collate(samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
