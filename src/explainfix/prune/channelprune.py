@@ -13,7 +13,9 @@ from ..fix import mark_fixed, recipe_of
 from ..layers import as_found, spatial_layers
 from .fill import fill_zero_
 from .liveness import Ghosts, plan
-from .prune import PruneReport, analyse, prune_, record_passes
+from .outcome import PruneReport
+from .prune import analyse, prune_, record_passes, settle
+from .state import Trust
 from .zero import choose_kernels, zero_
 
 
@@ -79,13 +81,17 @@ def find_share(
         graphs = record_passes(model, inputs)
     before = {path: layer.weight.detach().clone() for path, layer in layers.items()}
 
-    def kept(share: float) -> float:
+    trust = Trust()
+
+    def kept(share: float, *, first: bool = False) -> float:
         chosen = choose_kernels(model, saliency, share)
         with torch.no_grad():
             for path, gone in chosen.items():
                 layers[path].weight[gone] = 0
         try:
-            decided = plan(analyse(graphs, trusting=True), ghosts)
+            if first:  # learn which guesses about the modules hold
+                settle(model, inputs, graphs, ghosts, trust)
+            decided = plan(analyse(graphs, trust, ghosts), ghosts)
         finally:
             with torch.no_grad():
                 for path, layer in layers.items():
@@ -100,9 +106,10 @@ def find_share(
         return left / total
 
     low, high = 0.0, 1.0 - 1e-6
-    if kept(high) > target:
+    least = kept(high, first=True)
+    if least > target:
         raise ValueError(
-            f"even with all but one kernel a layer zeroed {kept(high):.1%} of the parameters stay, "
+            f"even with all but one kernel a layer zeroed {least:.1%} of the parameters stay, "
             f"more than {target:.1%}"
         )
     for _ in range(14):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..layers import Convolution
 from .liveness import Plan
@@ -15,10 +17,14 @@ _CUTS = "explainfix_cuts"  # the attribute under which a model remembers how it 
 
 @dataclass(frozen=True)
 class Cut:
-    """What was kept along each axis of each tensor, "name|axis" → indices, and groups left."""
+    """What was kept along each axis of each tensor, "name|axis" → indices, and groups left.
+
+    `attributes` has the numbers of channels that modules keep themselves, "module|name" → number.
+    """
 
     keep: dict[str, list[int]]
     groups: dict[str, int]
+    attributes: dict[str, int | list[int]] = field(default_factory=dict)
 
 
 def cuts_of(model: nn.Module) -> list[Cut]:
@@ -28,7 +34,8 @@ def cuts_of(model: nn.Module) -> list[Cut]:
 
 def remember_cut(model: nn.Module, plan: Plan) -> None:
     keep = {f"{name}|{axis}": kept.tolist() for (name, axis), kept in plan.keep.items()}
-    setattr(model, _CUTS, [*cuts_of(model), Cut(keep, dict(plan.groups))])
+    attributes = {f"{path}|{name}": value for (path, name), value in plan.attributes.items()}
+    setattr(model, _CUTS, [*cuts_of(model), Cut(keep, dict(plan.groups), attributes)])
 
 
 def cut_again_(model: nn.Module, cuts: list[Cut]) -> None:
@@ -38,7 +45,11 @@ def cut_again_(model: nn.Module, cuts: list[Cut]) -> None:
         for place, indices in cut.keep.items():
             name, _, axis = place.rpartition("|")
             keep[name, int(axis)] = torch.tensor(indices)
-        plan = Plan(keep, cut.groups, [], 0, 0)
+        attributes = {}
+        for place, value in cut.attributes.items():
+            path, _, name = place.rpartition("|")
+            attributes[path, name] = value
+        plan = Plan(keep, cut.groups, attributes)
         cut_(model, plan)
         remember_cut(model, plan)
 
@@ -71,11 +82,16 @@ def cut_(model: nn.Module, plan: Plan) -> None:
                     kind[key] = new
                     touched[id(module)] = module
         weight = f"{path}.weight" if path else "weight"
-        if weight in plan.groups and hasattr(module, "groups"):
-            module.groups = plan.groups[weight]
-            touched[id(module)] = module
+        for count in ("groups", "num_groups"):
+            if weight in plan.groups and hasattr(module, count):
+                setattr(module, count, plan.groups[weight])
+                touched[id(module)] = module
     for module in touched.values():
         _count(module)
+    for (path, name), value in plan.attributes.items():
+        module = model.get_submodule(path)
+        kind = type(getattr(module, name))
+        setattr(module, name, kind(value))
 
 
 def _cut(tensor: Tensor, kept: dict[int, Tensor]) -> Tensor:
@@ -100,9 +116,10 @@ def _count(module: nn.Module) -> None:
             module.in_channels, module.out_channels = second * module.groups, first
     elif isinstance(module, nn.Linear):
         module.out_features, module.in_features = module.weight.shape
-    elif isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)):
-        mean = module.running_mean
-        if mean is not None:
-            module.num_features = len(mean)
+    elif isinstance(module, _BatchNorm | _InstanceNorm):
+        held = module.weight if module.running_mean is None else module.running_mean
+        module.num_features = module.num_features if held is None else len(held)
+    elif isinstance(module, nn.GroupNorm):
+        module.num_channels = len(module.weight)
     elif isinstance(module, nn.PReLU):
         module.num_parameters = module.weight.numel()

@@ -45,6 +45,7 @@ class Graph:
     tensors: dict[int, Tensor] = field(default_factory=dict)
     parameters: dict[int, str] = field(default_factory=dict)  # value → name of parameter or buffer
     kernels: set[str] = field(default_factory=set)  # the weights that belong to a convolution
+    modules: dict[str, nn.Module] = field(default_factory=dict)
     inputs: list[Ref] = field(default_factory=list)
     outputs: list[Ref] = field(default_factory=list)
     result: Any = None
@@ -57,7 +58,8 @@ class _Recorder(TorchDispatchMode):
         self.current: list[str] = [""]
         self.numbers: dict[int, int] = {}  # id of a tensor → its value now
         self.alive: list[Tensor] = []  # so that ids stay unique
-        for path, module in model.named_modules(remove_duplicate=False):
+        self.graph.modules = dict(model.named_modules(remove_duplicate=False))
+        for path, module in self.graph.modules.items():
             if isinstance(module, Convolution):
                 self.graph.kernels.add(f"{path}.weight" if path else "weight")
         named = [*model.named_parameters(), *model.named_buffers()]

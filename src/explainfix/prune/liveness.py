@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -31,13 +31,18 @@ class Plan:
 
     keep: dict[tuple[str, int], Tensor]  # indices
     groups: dict[str, int]  # weight → number of groups left
-    folds: list[Fold]
-    folded: int
-    ghosts_dropped: int
+    attributes: dict[tuple[str, str], int | list[int]]  # module, name → numbers of channels left
+    folds: list[Fold] = field(default_factory=list)
+    folded: dict[str, int] = field(default_factory=dict)  # weight → constants it took over
+    dropped: dict[str, int] = field(default_factory=dict)  # weight → its ghosts that went
+    for_evaluation: int = 0  # constants that training would see differently
 
 
-def plan(state: State, ghosts: Ghosts) -> Plan:
-    """The largest cut that leaves the outputs unchanged (up to dropped ghosts)."""
+def plan(state: State, ghosts: Ghosts, training: State | None = None) -> Plan:
+    """The largest cut that leaves the outputs unchanged (up to dropped ghosts).
+
+    `training` is what the rules find in training, to tell which folds hold there too.
+    """
     classes = _classes(state)
     targets = {id(m): _fold_target(state, m) for m in state.mixings}
     alive = np.zeros(int(classes.max(initial=-1)) + 1, dtype=bool)
@@ -57,8 +62,15 @@ def plan(state: State, ghosts: Ghosts) -> Plan:
     groups = {
         name: int(_kept(labels, classes, alive).sum()) for name, labels in state.grouped.items()
     }
-    folds, folded, dropped = _folds(state, classes, alive, targets, ghosts)
-    return Plan(keep, groups, folds, folded, dropped)
+    attributes: dict[tuple[str, str], int | list[int]] = {}
+    for key, written in state.written.items():
+        counts = [int(_kept(part, classes, alive).sum()) for part in written.parts]
+        attributes[key] = counts if written.several else counts[0]
+    decided = Plan(keep, groups, attributes)
+    _fold(decided, state, classes, alive, targets, ghosts)
+    if training is None:
+        return decided
+    return replace(decided, for_evaluation=_unlike(state, training, classes, alive, targets))
 
 
 def _classes(state: State) -> np.ndarray:
@@ -107,7 +119,8 @@ def _spread(
 
 def _starved(state: State, classes: np.ndarray, alive: np.ndarray) -> int | None:
     """A class to keep because some parameter would be left with nothing along an axis."""
-    for labels in [*state.axes.values(), *state.grouped.values()]:
+    written = [part for number in state.written.values() for part in number.parts]
+    for labels in [*state.axes.values(), *state.grouped.values(), *written]:
         if len(labels) and not _kept(labels, classes, alive).any():
             return int(classes[int(labels[0])])
     return None
@@ -137,24 +150,47 @@ def _is_norm(node: Node) -> bool:
     return "batch_norm" in str(node.op) and "backward" not in str(node.op)
 
 
-def _folds(
+def _fold(
+    decided: Plan,
     state: State,
     classes: np.ndarray,
     alive: np.ndarray,
     targets: dict[int, Fold | None],
     ghosts: Ghosts,
-) -> tuple[list[Fold], int, int]:
-    folds, folded, dropped = [], 0, 0
+) -> None:
+    """Add to a plan what becomes of the constants that go."""
+    ghostly = torch.zeros(state.count, dtype=torch.bool)
+    for labels in state.ghosts:
+        ghostly[labels] = True
     for mixing in state.mixings:
-        gone = ~_kept(mixing.inputs, classes, alive)
-        ghost = gone & (mixing.const != 0) & ~mixing.const.isnan() & mixing.uses.any(0)
+        lost = ~_kept(mixing.outputs, classes, alive) & ghostly[mixing.outputs.clamp(min=0)]
+        if bool(lost.any()):
+            decided.dropped[mixing.weight] = int(lost.sum())
         target = targets[id(mixing)]
-        if not bool(ghost.any()):
+        gone = ~_kept(mixing.inputs, classes, alive) & mixing.uses.any(0)
+        constant = gone & (mixing.const != 0) & ~mixing.const.isnan()
+        if ghosts == "drop" or target is None or not bool(constant.any()):
             continue
-        if target is None or ghosts == "drop":
-            dropped += int(ghost.sum())
-            continue
-        amount = mixing.sums[:, ghost] @ mixing.const[ghost]
-        folded += int(ghost.sum())
-        folds.append(Fold(target.tensor, -amount if target.into_mean else amount, target.into_mean))
-    return folds, folded, dropped
+        amount = mixing.sums[:, constant] @ mixing.const[constant]
+        decided.folded[mixing.weight] = int(constant.sum())
+        decided.folds.append(replace(target, amount=-amount if target.into_mean else amount))
+
+
+def _unlike(
+    state: State,
+    training: State,
+    classes: np.ndarray,
+    alive: np.ndarray,
+    targets: dict[int, Fold | None],
+) -> int:
+    """How many removed inputs have another value in training, and no BatchNorm to absorb it."""
+    count = 0
+    for mixing, trained in zip(state.mixings, training.mixings, strict=False):
+        gone = ~_kept(mixing.inputs, classes, alive)
+        used = mixing.uses[_kept(mixing.outputs, classes, alive)].any(0)
+        target = targets[id(mixing)]
+        alike = trained.const == mixing.const
+        if target is not None and target.into_mean:
+            alike |= ~trained.const.isnan()
+        count += int((gone & used & ~alike).sum())
+    return count

@@ -4,73 +4,19 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 
 from ..fix import recipes_follow
-from ..layers import Convolution, as_found
+from ..layers import as_found
 from .cut import cut_, remember_cut
 from .graph import Graph, record
 from .liveness import Ghosts, Plan, plan
-from .state import Barrier, State, apply_rules
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-@dataclass(frozen=True)
-class PruneReport:
-    """What pruning did."""
-
-    parameters_before: int
-    parameters_after: int
-    folded: int
-    ghosts_dropped: int
-    barriers: tuple[Barrier, ...]
-    difference: float  # the largest change of an output, relative to their root mean square
-    seconds: float
-    channels: Mapping[str, tuple[int, int, int, int]]  # layer → in and out before, in and out after
-    zeroed: Mapping[str, int] = field(default_factory=dict)  # kernels, per layer
-    filled: Mapping[str, int] = field(default_factory=dict)  # weights, per layer
-    zero_share: float | None = None
-
-    @property
-    def params_kept(self) -> float:
-        """The share of the parameters that is left."""
-        return self.parameters_after / self.parameters_before
-
-    def table(self) -> pd.DataFrame:
-        """A row per layer, keyed by module path: its channels before and after."""
-        import pandas as pd
-
-        names = ["in_before", "out_before", "in_after", "out_after"]
-        frame = pd.DataFrame.from_dict(dict(self.channels), orient="index", columns=names)
-        frame["kernels_zeroed"] = [self.zeroed.get(path, 0) for path in frame.index]
-        frame["weights_filled"] = [self.filled.get(path, 0) for path in frame.index]
-        frame.index.name = "layer"
-        return frame
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.parameters_before - self.parameters_after:,} of {self.parameters_before:,} "
-            f"parameters removed, {self.params_kept:.1%} kept.",
-            f"Largest change of an output on the example: {self.difference:.1e} of their size.",
-        ]
-        if self.folded:
-            lines.append(f"{self.folded:,} constant channels were folded into what read them.")
-        if self.ghosts_dropped:
-            lines.append(f"{self.ghosts_dropped:,} constant channels (ghosts) were dropped.")
-        for barrier in self.barriers[:5]:
-            where = f" in {barrier.module}" if barrier.module else ""
-            lines.append(
-                f"{barrier.channels:,} channels stay because of {barrier.operation}{where}."
-            )
-        return "\n".join(lines)
+from .outcome import PruneReport, count_positions, measure
+from .state import State, Trust, apply_rules
 
 
 def prune_(
@@ -86,45 +32,62 @@ def prune_(
         raise ValueError(f"ghosts must be 'keep' or 'drop', not {ghosts!r}")
     started = time.perf_counter()
     inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
-    before = sum(parameter.numel() for parameter in model.parameters())
     with as_found(model):
         graphs = record_passes(model, inputs)
-        problem: Exception | None = None
-        for trusting in (True, False):
-            state = analyse(graphs, trusting=trusting)
-            decided = plan(state, ghosts)
-            try:
-                difference = _verified(model, decided, inputs, graphs[0], ghosts)
-                break
-            except (RuntimeError, ValueError) as error:
-                problem = error
-        else:
-            raise ValueError(f"no cut could be verified on the example: {problem}") from problem
-    sizes = _channels(model)
+        decided, state, difference = settle(model, inputs, graphs, ghosts, Trust())
+    positions = count_positions(graphs[0])
+    before, layers_before = measure(model, positions)
     with recipes_follow(model):
         cut_(model, decided)
     remember_cut(model, decided)
+    after, layers_after = measure(model, positions)
     return PruneReport(
         before,
-        sum(parameter.numel() for parameter in model.parameters()),
-        decided.folded,
-        decided.ghosts_dropped,
+        after,
+        layers_before,
+        layers_after,
+        {name.rpartition(".")[0]: count for name, count in decided.folded.items()},
+        {name.rpartition(".")[0]: count for name, count in decided.dropped.items()},
+        decided.for_evaluation,
         tuple(barrier for barrier in state.barriers if barrier.channels),
         difference,
         time.perf_counter() - started,
-        {path: (*counts, *_channels(model)[path]) for path, counts in sizes.items()},
     )
 
 
-def _channels(model: nn.Module) -> dict[str, tuple[int, int]]:
-    """The inputs and outputs of every convolution and linear layer."""
-    counts: dict[str, tuple[int, int]] = {}
-    for path, module in model.named_modules():
-        if isinstance(module, Convolution):
-            counts[path] = module.in_channels, module.out_channels
-        elif isinstance(module, nn.Linear):
-            counts[path] = module.in_features, module.out_features
-    return counts
+def settle(
+    model: nn.Module, inputs: tuple[Any, ...], graphs: list[Graph], ghosts: Ghosts, trust: Trust
+) -> tuple[Plan, State, float]:
+    """A plan that holds on the example: guesses about numbers in modules are given up if wrong."""
+    while True:
+        state = analyse(graphs, trust, ghosts)
+        training = None
+        if ghosts == "keep":
+            training = apply_rules(State(graphs[0], trust, training=True))
+        decided = plan(state, ghosts, training)
+        twin = copy.deepcopy(model)
+        cut_(twin, decided)
+        try:
+            return decided, state, _difference(twin, inputs, graphs[0], ghosts)
+        except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as problem:
+            if trust.nothing:
+                reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+                raise ValueError(f"no cut could be verified on the example: {reason}") from problem
+        reached = _reached(twin, inputs)
+        trust.lose([graphs[0].modules[path] for path in state.guesses if path in reached])
+
+
+def _reached(twin: nn.Module, inputs: tuple[Any, ...]) -> set[str]:
+    """The modules that a failing network runs before it fails; none if it does not."""
+    reached: set[str] = set()
+    for path, module in twin.named_modules():
+        module.register_forward_pre_hook(lambda *_, path=path: reached.add(path))
+    try:
+        with torch.no_grad():
+            twin(*inputs)
+    except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
+        return reached
+    return set()
 
 
 def record_passes(model: nn.Module, inputs: tuple[Any, ...]) -> list[Graph]:
@@ -138,9 +101,9 @@ def record_passes(model: nn.Module, inputs: tuple[Any, ...]) -> list[Graph]:
     return graphs
 
 
-def analyse(graphs: list[Graph], *, trusting: bool) -> State:
+def analyse(graphs: list[Graph], trust: Trust, ghosts: Ghosts) -> State:
     """The rules over the recorded passes; the second, in training, adds what only it uses."""
-    state = apply_rules(State(graphs[0], trusting))
+    state = apply_rules(State(graphs[0], trust, dropping=ghosts == "drop"))
     evaluated = list(state.mixings)
     known = {mixing.weight for mixing in evaluated}
     for graph in graphs[1:]:
@@ -167,12 +130,8 @@ def _unused(model: nn.Module, graph: Graph) -> bool:
     return any(name not in used for name, _ in model.named_parameters())
 
 
-def _verified(
-    model: nn.Module, decided: Plan, inputs: tuple[Any, ...], graph: Graph, ghosts: Ghosts
-) -> float:
-    """Cut a copy, run it, and compare: how far its outputs are off, or an error."""
-    twin = copy.deepcopy(model)
-    cut_(twin, decided)
+def _difference(twin: nn.Module, inputs: tuple[Any, ...], graph: Graph, ghosts: Ghosts) -> float:
+    """How far the outputs of a copy that was cut are off; an error if it cannot be right."""
     with torch.no_grad():
         ours = [t for t in tree_flatten(twin(*inputs))[0] if isinstance(t, Tensor)]
     theirs = [t for t in tree_flatten(graph.result)[0] if isinstance(t, Tensor)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 
 from .graph import Graph, Node, Ref
@@ -47,12 +47,50 @@ class Barrier:
     channels: int
 
 
+@dataclass(frozen=True)
+class Written:
+    """A number of channels, or a list of them, that a module keeps as an attribute of its own."""
+
+    module: str
+    attribute: str
+    parts: tuple[Tensor, ...]  # the labels that it counts
+    several: bool  # a list with a number per part
+
+
+class Trust:
+    """How far a split or a reshape is believed to follow the channels, per class of module.
+
+    What a pass does not show is where its numbers come from. First guess: from an attribute of the
+    module that equals them, which is then rewritten; second: from the shape of the input; if
+    neither runs: they are written into the code, and the channels stay.
+    """
+
+    REWRITE, FOLLOW, STAY = range(3)
+
+    def __init__(self) -> None:
+        self.levels: dict[type, int] = {}
+        self.nothing = False
+
+    def level(self, module: nn.Module) -> int:
+        return self.STAY if self.nothing else self.levels.get(type(module), self.REWRITE)
+
+    def lose(self, guesses: list[nn.Module]) -> None:
+        """A cut failed: believe the last guess less, or nothing any more."""
+        for module in reversed(guesses):
+            if self.level(module) < self.STAY:
+                self.levels[type(module)] = self.level(module) + 1
+                return
+        self.nothing = True
+
+
 @dataclass
 class State:
     """Everything found so far, filled in by the rules as they walk through the graph."""
 
     graph: Graph
-    trusting: bool  # reshapes and splits follow the number of channels that they meet
+    trust: Trust = field(default_factory=Trust)
+    dropping: bool = False  # constant channels count as nought
+    training: bool = False  # find out about constants in training
     values: dict[int, Value] = field(default_factory=dict)
     count: int = 0  # channels numbered so far
     ties: list[tuple[Tensor, Tensor]] = field(default_factory=list)
@@ -60,6 +98,9 @@ class State:
     axes: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     grouped: dict[str, Tensor] = field(default_factory=dict)  # weight → a label per group
     mixings: list[Mixing] = field(default_factory=list)
+    ghosts: list[Tensor] = field(default_factory=list)  # labels of constants taken for nought
+    written: dict[tuple[str, str], Written] = field(default_factory=dict)
+    guesses: list[str] = field(default_factory=list)  # modules whose numbers were guessed
     barriers: list[Barrier] = field(default_factory=list)
 
     def fresh(self, count: int) -> Tensor:
@@ -119,6 +160,41 @@ class State:
             self.tie(self.axes[name, axis], labels)
         else:
             self.axes[name, axis] = labels
+
+    def write(self, node: Node, attribute: str, parts: list[Tensor], *, several: bool) -> None:
+        """An attribute of the running module counts these channels: it changes with them."""
+        key = node.module, attribute
+        if key in self.written:
+            for old, new in zip(self.written[key].parts, parts, strict=True):
+                self.tie(old, new)
+        self.written[key] = Written(node.module, attribute, tuple(parts), several)
+
+    def attributes(self, node: Node, number: int | list[int]) -> list[str]:
+        """The names under which the running module keeps a number, or a list of numbers."""
+        module = self.graph.modules[node.module]
+        if type(module).__module__.startswith("torch.nn") or (
+            self.trust.level(module) != Trust.REWRITE
+        ):
+            return []
+        kinds = (int,) if isinstance(number, int) else (list, tuple)
+        return [
+            name
+            for name, held in vars(module).items()
+            if type(held) in kinds and (held if isinstance(held, int) else list(held)) == number
+        ]
+
+    def guess(self, node: Node) -> int:
+        """How far to believe that the numbers of this operation follow the channels."""
+        self.guesses.append(node.module)
+        return self.trust.level(self.graph.modules[node.module])
+
+    def settled(self, labels: Tensor, const: Tensor) -> Tensor:
+        """The constants of a layer's outputs, noughts if ghosts are to go as in the paper."""
+        ghost = ~const.isnan() & (const != 0)
+        if not self.dropping or not bool(ghost.any()):
+            return const
+        self.ghosts.append(labels[ghost & (labels != NONE)])
+        return torch.where(ghost, 0.0, const)
 
     def bar(self, node: Node) -> None:
         """Let every channel that enters this operation stay."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .graph import Node
-from .state import Mixing, State, rule
-from .values import channels
+from ..graph import Node
+from ..state import Mixing, State, rule
+from ..values import channels
 
 
 @rule("convolution")
@@ -39,7 +39,8 @@ def convolution(state: State, node: Node) -> None:
     state.assign(bias, 0, outputs)
     bias_name = state.graph.parameters.get(bias.number) if bias else None
     state.mixings.append(Mixing(node, outputs, inputs, uses, sums, const, exact, name, bias_name))
-    state.put(node, channels(shape, 1, outputs, _summed(uses, sums, const, offset, exact)))
+    total = state.settled(outputs, _summed(uses, sums, const, offset, exact))
+    state.put(node, channels(shape, 1, outputs, total))
 
 
 def _grouped(
@@ -105,4 +106,5 @@ def linear(state: State, node: Node) -> None:
     uses = raw != 0
     sums = raw.double()
     state.mixings.append(Mixing(node, outputs, inputs, uses, sums, const, True, name, bias_name))
-    state.put(node, channels(shape, 1, outputs, _summed(uses, sums, const, offset, True)))
+    total = state.settled(outputs, _summed(uses, sums, const, offset, True))
+    state.put(node, channels(shape, 1, outputs, total))

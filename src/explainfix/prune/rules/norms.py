@@ -1,0 +1,85 @@
+"""Normalisation: what becomes of constants, and which channels depend on each other."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..graph import Node, Ref
+from ..state import State, rule
+from ..values import Value, channels, plain
+
+
+@rule("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
+def batch_norm(state: State, node: Node) -> None:
+    value = state.get(node.args[0])
+    held = value.along(1)
+    without = str(node.op.overloadpacket) == "aten._native_batch_norm_legit_no_training"
+    from_batch = not without and bool(node.args[5])
+    if held is None or not (from_batch or all(isinstance(ref, Ref) for ref in node.args[3:5])):
+        state.bar(node)
+        return
+    labels, const = held
+    for ref in node.args[1:5]:
+        state.assign(ref, 0, labels)
+    weight, bias, mean, var = (_numbers(state, ref) for ref in node.args[1:5])
+    if from_batch or state.training or mean is None or var is None:
+        const = const * 0  # a constant is its own mean, and nothing is left of it
+    else:
+        eps = node.args[6 if without else 7]
+        const = (const - mean) / (var + eps).sqrt()
+    const = const if weight is None else const * weight
+    const = const if bias is None else const + bias
+    state.put(node, channels(value.shape, 1, labels, state.settled(labels, const)))
+    _rest(state, node)
+
+
+@rule("native_group_norm")
+def group_norm(state: State, node: Node) -> None:
+    x, weight, bias, _, _, _, groups, eps = node.args
+    value = state.get(x)
+    held = value.along(1)
+    name = state.graph.parameters.get(weight.number) if isinstance(weight, Ref) else None
+    if held is None or name is None:
+        state.bar(node)
+        return
+    labels, const = held
+    if name not in state.grouped:
+        state.grouped[name] = state.fresh(groups)
+    whole = state.grouped[name].repeat_interleave(len(labels) // groups)
+    state.tie(whole, labels)  # a group's channels share a mean: they go together
+    for ref in (weight, bias):
+        state.assign(ref, 0, labels)
+    parts = const.reshape(groups, -1)
+    spread = parts.var(1, correction=0, keepdim=True)
+    const = ((parts - parts.mean(1, keepdim=True)) / (spread + eps).sqrt()).reshape(-1)
+    gain, shift = _numbers(state, weight), _numbers(state, bias)
+    const = const if gain is None else const * gain
+    const = const if shift is None else const + shift
+    state.put(node, channels(value.shape, 1, labels, state.settled(labels, const)))
+    _rest(state, node)
+
+
+@rule("native_layer_norm")
+def layer_norm(state: State, node: Node) -> None:
+    value = state.get(node.args[0])
+    over = range(len(value.shape) - len(node.args[1]), len(value.shape))
+    if any(value.labels.shape[axis] > 1 for axis in over):
+        state.bar(node)  # the mean is over these channels: each one counts
+        return
+    unknown = torch.full((1,) * len(value.shape), torch.nan, dtype=torch.float64)
+    state.put(node, Value(value.shape, value.labels, unknown))
+    _rest(state, node)
+
+
+def _numbers(state: State, ref: object) -> Tensor | None:
+    """What a weight, a bias or a statistic holds, if there is one."""
+    if not isinstance(ref, Ref):
+        return None
+    return state.graph.tensors[ref.number].detach().double().cpu()
+
+
+def _rest(state: State, node: Node) -> None:
+    """The statistics that come with a result have no channels."""
+    for index in range(1, len(node.outputs)):
+        state.put(node, plain(state.shape_of(node, index)), index)
