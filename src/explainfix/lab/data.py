@@ -5,6 +5,9 @@ Everything random is drawn from a generator that is handed in, so an epoch can b
 
 from __future__ import annotations
 
+import inspect
+import types
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
@@ -13,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..registry import datasets
+from ..registry import datasets, unknown
 
 Task = Literal["segmentation", "multilabel", "multiclass"]
 
@@ -40,6 +43,20 @@ class Images(Protocol):
     def __getitem__(self, index: int) -> Sample: ...
 
 
+@dataclass(frozen=True)
+class Listed:
+    """Images by name; `read` makes the one at an index."""
+
+    names: tuple[str, ...]
+    read: Callable[[int], Sample]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.read(range(len(self.names))[index])
+
+
 Augment = Callable[[Sample, np.random.Generator], Sample]
 Prepare = Callable[[Sample], Sample]
 
@@ -56,6 +73,7 @@ class Dataset:
     augment: Augment  # for training: crops, flips, noise, and what `prepare` does
     prepare: Prepare  # for evaluation
     samples_per_epoch: int | None = None  # drawn with replacement; `None`: every image once
+    damaged: tuple[str, ...] = ()  # the files that `skip_damaged` left out
 
     def split(self, name: str) -> Images:
         """The images of a split, or an error that names the splits there are."""
@@ -66,18 +84,95 @@ class Dataset:
 
 
 def list_datasets() -> list[str]:
-    """The names that `open_dataset` takes, without the path that some of them need."""
+    """The names that `open_dataset` takes, without the path that some of them need.
+
+    >>> list_datasets()
+    ['bbbc038v1', 'chexpert', 'folder', 'nih-cxr14', 'nuclei', 'xray-like']
+    """
+    _register()
     return sorted(datasets)
 
 
 def open_dataset(spec: str, *, skip_damaged: bool = False, **options: Any) -> Dataset:
     """The dataset of a name, or of a name and a path, as in `bbbc038v1:PATH`.
 
-    `options` are those of that dataset, such as `crop=128`.
+    `options` are those of that dataset (`dataset_options`), such as `crop=128`; texts are read as
+    the option's type. Damaged files are an error that names them, or are left out.
+
+    >>> data = open_dataset("nuclei", count=20, size=64)
+    >>> len(data.split("train")), data.split("train")[0].image.shape
+    (20, torch.Size([3, 64, 64]))
     """
+    _register()
     name, _, path = spec.partition(":")
-    opened: Dataset = datasets.find(name)(path, skip_damaged=skip_damaged, **options)
+    make = datasets.find(name)
+    known = dataset_options(name)
+    for option in options:
+        if option not in known:
+            listed = "its options are " + ", ".join(known)
+            raise ValueError(f"{unknown(f'option of {name!r}', option, known)}; {listed}")
+    given = {option: _convert(option, value, known[option]) for option, value in options.items()}
+    opened: Dataset = make(path, skip_damaged=skip_damaged, **given)
     return opened
+
+
+class Option(NamedTuple):
+    """The type of a dataset's option, and its default."""
+
+    type: Any
+    default: Any
+
+    def __str__(self) -> str:
+        """As it would be typed, the default first: `crop=256`, `normalise=mean|robust`."""
+        if typing.get_origin(self.type) is Literal:
+            return "|".join(sorted(typing.get_args(self.type), key=self.default.__ne__))
+        return str(self.default).lower()
+
+
+def dataset_options(name: str) -> dict[str, Option]:
+    """The options of a dataset.
+
+    >>> {option: str(how) for option, how in dataset_options("nuclei").items()}
+    {'seed': '0', 'count': '400', 'size': '128'}
+    """
+    _register()
+    make = datasets.find(name)
+    hints = typing.get_type_hints(make)
+    return {
+        parameter.name: Option(hints[parameter.name], parameter.default)
+        for parameter in inspect.signature(make).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "skip_damaged"
+    }
+
+
+def _register() -> None:
+    from . import datasets as _  # noqa: F401 (registers them; they import this module)
+
+
+def _convert(name: str, value: Any, option: Option) -> Any:
+    """An option's value in its type, or an error that says what was wanted."""
+    if typing.get_origin(option.type) is Literal:
+        if value not in typing.get_args(option.type):
+            raise unknown(name, value, typing.get_args(option.type))
+        return value
+    wanted: list[type] = [option.type]
+    if isinstance(option.type, types.UnionType):
+        wanted = list(typing.get_args(option.type))
+    text = value.lower() if isinstance(value, str) else value
+    if types.NoneType in wanted and (value is None or text == "none"):
+        return None
+    plain = next(kind for kind in wanted if kind is not types.NoneType)
+    if plain is bool and text in ("true", "false", True, False):
+        return text in ("true", True)
+    if plain in (int, float) and not isinstance(value, bool):
+        try:
+            if plain(value) == value or isinstance(value, str):
+                return plain(value)
+        except (TypeError, ValueError):
+            pass
+    articles = {bool: "true or false", int: "a whole number", float: "a number"}
+    or_none = " or none" if types.NoneType in wanted else ""
+    raise ValueError(f"{name} must be {articles[plain]}{or_none}, not {value!r}")
 
 
 def collate(samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,133 @@
+"""What training does to an image and its mask together, and what evaluation does to an image."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .data import Augment, Prepare, Sample
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """First what evaluation does too, then each step of training."""
+
+    prepare: Prepare
+    steps: Sequence[Augment] = ()
+
+    def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
+        sample = self.prepare(sample)
+        for step in self.steps:
+            sample = step(sample, generator)
+        return sample
+
+
+def keep(sample: Sample) -> Sample:
+    """The sample as it is."""
+    return sample
+
+
+def flip(sample: Sample, generator: np.random.Generator) -> Sample:
+    """As it is, left-right, upside down or both: a quarter of the time each."""
+    axes = [axis for axis in (-2, -1) if generator.random() < 0.5]
+    return Sample(*(tensor.flip(axes) if tensor.dim() == 3 else tensor for tensor in sample))
+
+
+def add_noise(sample: Sample, generator: np.random.Generator) -> Sample:
+    """With probability 0.8 every pixel x becomes clip(x + N(0,1) / U(5,10)), U drawn per image.
+
+    The paper does not say whether U is drawn per pixel; one per image gives images of differing
+    quality, as microscopes do.
+    """
+    if generator.random() >= 0.8:
+        return sample
+    image = generator.standard_normal(tuple(sample.image.shape), dtype=np.float32)
+    image /= np.float32(generator.uniform(5, 10))
+    image += sample.image.numpy()
+    return sample._replace(image=torch.from_numpy(image.clip(0, 1, out=image)))
+
+
+@dataclass(frozen=True)
+class Crop:
+    """A random square of `size` pixels; an image that is smaller gets noughts, its mask NaN."""
+
+    size: int
+
+    def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
+        sample = pad(sample, self.size)
+        height, width = sample.image.shape[-2:]
+        top = int(generator.integers(height - self.size + 1))
+        left = int(generator.integers(width - self.size + 1))
+        window = (..., slice(top, top + self.size), slice(left, left + self.size))
+        return Sample(*(tensor[window] if tensor.dim() == 3 else tensor for tensor in sample))
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Moved by up to `pixels` each way; what comes in from outside is the border repeated."""
+
+    pixels: int
+
+    def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
+        height, width = sample.image.shape[-2:]
+        down, right = generator.integers(-self.pixels, self.pixels + 1, size=2)
+        rows = torch.arange(height).add(int(down)).clamp_(0, height - 1)[:, None]
+        columns = torch.arange(width).add(int(right)).clamp_(0, width - 1)
+        return Sample(*(t[..., rows, columns] if t.dim() == 3 else t for t in sample))
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """A share of the mask's pixels are given the other label."""
+
+    share: float
+
+    def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
+        wrong = torch.from_numpy(generator.random(tuple(sample.target.shape)) < self.share)
+        return sample._replace(target=torch.where(wrong, 1 - sample.target, sample.target))
+
+
+def pad(sample: Sample, size: int) -> Sample:
+    """At least `size` pixels each way: noughts at the right and below, NaN in the mask."""
+    height, width = sample.image.shape[-2:]
+    missing = (0, max(size - width, 0), 0, max(size - height, 0))
+    if not any(missing):
+        return sample
+    image, target = sample
+    if target.dim() == 3:
+        target = F.pad(target, missing, value=torch.nan)
+    return Sample(F.pad(image, missing), target)
+
+
+def shift_mean(sample: Sample) -> Sample:
+    """The image with its mean moved to 0.5, as in the paper."""
+    image = sample.image.numpy()  # NumPy: torch would wake its threads for every image
+    return sample._replace(image=torch.from_numpy(image - (image.mean() - np.float32(0.5))))
+
+
+def stretch_contrast(sample: Sample) -> Sample:
+    """Grey levels between two percentiles stretched to [0, 1], and dark nuclei made bright.
+
+    A mean moves with the number of nuclei in the image, and dark images stay dark. Percentiles
+    near the ends hardly depend on crowding and take the exposure out.
+    """
+    image = sample.image
+    grey = _thin(image.mean(0))
+    low, middle, high = np.quantile(grey, [0.005, 0.5, 0.995])
+    stretched = (image - low) / max(high - low, 1e-3)
+    if _is_light(image, low, middle, high):
+        stretched = 1 - stretched
+    return sample._replace(image=stretched.clamp(-0.25, 1.25))
+
+
+def _thin(grey: Tensor) -> Tensor:
+    """About ten thousand pixels, which is enough for percentiles."""
+    step = max(int((grey.numel() / 10_000) ** 0.5), 1)
+    return grey[::step, ::step]
+
+
+def _is_light(image: Tensor, low: float, middle: float, high: float) -> bool:
+    return bool(middle > (low + high) / 2)

@@ -1,0 +1,49 @@
+"""What the drawn datasets share: their splits, their random numbers, and smooth random fields."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data import Images, Listed, Sample
+
+Array = NDArray[Any]
+Draw = Callable[[int, int, int, int], Sample]  # seed, split, size, index
+
+
+def draw_splits(
+    name: str, path: str, draw: Draw, *, seed: int, count: int, size: int
+) -> dict[str, Images]:
+    """`count` images to train on, a quarter as many to validate and to test."""
+    if path:
+        raise ValueError(f"{name!r} is drawn, not read: it takes no path, and {path!r} was given")
+    for option, value, least in (("seed", seed, 0), ("count", count, 1), ("size", size, 32)):
+        if value < least:
+            raise ValueError(f"{option} must be at least {least}, not {value!r}")
+    counts = {"train": count, "val": max(count // 4, 1), "test": max(count // 4, 1)}
+    return {
+        split: Listed(
+            tuple(f"{split}-{index:05d}" for index in range(number)),
+            partial(draw, seed, place, size),
+        )
+        for place, (split, number) in enumerate(counts.items())
+    }
+
+
+def generator_of(seed: int, split: int, index: int) -> np.random.Generator:
+    """Random numbers of one image, whatever was drawn before."""
+    return np.random.default_rng(np.random.SeedSequence([seed, split, index]))
+
+
+def smooth_field(rng: np.random.Generator, size: int, waves: float) -> Array:
+    """A random field `(size, size)` of deviation about 1 with up to `waves` waves across it."""
+    terms = 16
+    place = np.linspace(0, 2 * np.pi, size)
+    frequency = rng.uniform(-waves, waves, (2, terms))
+    phase = rng.uniform(0, 2 * np.pi, terms)
+    down = np.exp(1j * (np.outer(place, frequency[0]) + phase)).astype(np.complex64)
+    across = np.exp(1j * np.outer(frequency[1], place)).astype(np.complex64)
+    field: Array = (down @ across).real
+    return field * np.float32(np.sqrt(2 / terms))
