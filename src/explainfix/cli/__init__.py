@@ -11,6 +11,7 @@ from rich.markup import escape
 from . import explaining as explaining  # registers the commands
 from . import fixing as fixing
 from . import pruning as pruning
+from . import training as training
 from .app import app
 
 

@@ -1,0 +1,322 @@
+"""Training: one loop on Lightning Fabric, from one CPU to several processes, that can be killed.
+
+A run is a folder. It holds config.toml (all options), metrics.csv (a row per epoch), the weights
+best.safetensors and last.safetensors, checkpoint.safetensors to go on from, and, once the run is
+finished, result.json.
+"""
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.multiprocessing.spawn import ProcessException
+
+from ..fix import check_fixed, recipes
+from ..store import save
+from .checkpoint import (
+    Progress,
+    failures_named,
+    read_checkpoint,
+    remove_leftovers,
+    write_checkpoint,
+)
+from .config import RunConfig
+from .data import Dataset
+from .evaluation import check_shapes, collect_outcomes, logits_of
+from .faults import describe_fault
+from .loader import Batch, count_steps, step_seed, training_steps
+from .losses import Loss, losses
+from .memory import keep_large_blocks
+from .metrics import MAIN_SCORE, score
+from .runs import (
+    Run,
+    build_model,
+    is_finished,
+    locked,
+    open_data,
+    open_events,
+    read_run,
+    start_run,
+    write_events,
+    write_metrics,
+    write_result,
+)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a run reports after every step, and with its row of numbers after every epoch."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    row: dict[str, float] | None = None
+
+
+Report = Callable[[Moment], None]
+
+
+def train(config: RunConfig, *, runs: str | Path = "runs", report: Report | None = None) -> Run:
+    """Do a run, or go on with it; a finished one is read. Its folder in `runs` has its name.
+
+    Killed at any moment, it goes on from its last checkpoint to the same weights, bit for bit on
+    the same machine's CPU. With several processes `report` is called in the first and must be
+    picklable.
+    """
+    elastic = "TORCHELASTIC_RUN_ID" in os.environ  # started by torchrun
+    if elastic:
+        config = replace(config, devices=int(os.environ["WORLD_SIZE"]))
+    fabric = _fabric(config, elastic=elastic)
+    dataset = open_data(config)
+    config = config.resolved(dataset.task)
+    for split in (config.train_split, *config.evaluate_on):
+        if len(dataset.split(split)) == 0:
+            raise ValueError(f"the split {split!r} of {dataset.name!r} is empty")
+    folder = Path(runs) / config.name()
+    if is_finished(folder):
+        return read_run(folder)
+    first = not elastic or os.environ["RANK"] == "0"
+    with locked(folder) if first else nullcontext():
+        if first:
+            remove_leftovers(folder)
+            start_run(folder, config)
+        alone = config.devices == 1 or elastic  # a spawned process opens the data itself
+        try:
+            fabric.launch(_work, config, folder, dataset if alone else None, report)
+        except ProcessException as error:
+            raise ValueError(str(error).strip().splitlines()[-1].partition(": ")[2]) from error
+    return read_run(folder)
+
+
+def learning_rate(config: RunConfig, done: float) -> float:
+    """The rate when a share `done` of all steps is done.
+
+    One cycle goes from lr/25 to lr in 30% of the steps and on to lr/250,000, along cosines.
+    """
+    top = config.lr or 0.0
+    if config.schedule == "constant":
+        return top
+    rising = done < 0.3
+    start, end = (top / 25, top) if rising else (top, top / 25e4)
+    part = done / 0.3 if rising else (done - 0.3) / 0.7
+    return end + (start - end) * (1 + math.cos(math.pi * min(part, 1.0))) / 2
+
+
+class _Work:
+    """The state of a run in one process."""
+
+    def __init__(self, fabric: Fabric, config: RunConfig, folder: Path, dataset: Dataset) -> None:
+        self.fabric, self.config, self.folder, self.dataset = fabric, config, folder, dataset
+        self.network = build_model(config, dataset)
+        if config.channels_last:
+            self.network.to(memory_format=torch.channels_last)
+        self.checkpoint = folder / "checkpoint.safetensors"
+        self.optimizer = _optimizer(config, fabric.to_device(self.network))
+        self.progress = Progress()
+        if self.checkpoint.exists():
+            self.progress = read_checkpoint(self.checkpoint, self.network, self.optimizer)
+            fabric.strategy.precision.load_state_dict(self.progress.scaler)
+        self.model, self.stepper = fabric.setup(self.network, self.optimizer)
+        self.loss: Loss = losses.find(config.loss or "")(dataset.split(config.train_split))
+        self.steps = count_steps(dataset, config.train_split, **self._sharing)
+
+    @property
+    def _sharing(self) -> dict[str, int]:
+        config, world = self.config, self.fabric.world_size
+        return {"batch_size": config.batch_size, "accumulate": config.accumulate, "world": world}
+
+    def train_epoch(self, report: Report | None) -> float:
+        """Do what is left of an epoch; the mean loss of all of it."""
+        config, progress, fabric = self.config, self.progress, self.fabric
+        began = saved = time.monotonic()
+        self.network.train()
+        for batches in training_steps(
+            self.dataset,
+            config.train_split,
+            seed=config.seed,
+            epoch=progress.epoch,
+            start=progress.step,
+            rank=fabric.global_rank,
+            workers=config.workers,
+            **self._sharing,
+        ):
+            progress.loss += self.step(batches)
+            progress.step += 1
+            if report:
+                place = (progress.epoch, config.epochs, progress.step, self.steps)
+                report(Moment(*place, progress.loss / progress.step))
+            now = time.monotonic()
+            if fabric.broadcast(now - saved > config.checkpoint_seconds):
+                progress.seconds, began, saved = progress.seconds + now - began, now, now
+                self.save()
+        progress.seconds += time.monotonic() - began
+        return progress.loss / self.steps
+
+    def step(self, batches: list[Batch]) -> float:
+        """One step of the optimizer; the mean loss over its batches and all processes."""
+        config, fabric, progress = self.config, self.fabric, self.progress
+        done = progress.epoch * self.steps + progress.step
+        rate = learning_rate(config, done / max(self.steps * config.epochs - 1, 1))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        seed = step_seed(config.seed, progress.epoch, progress.step, fabric.global_rank)
+        torch.manual_seed(seed)  # inside the fork_rng of _work: for dropout and the like
+        self.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=fabric.device)
+        for number, (images, targets) in enumerate(fabric.to_device(batches), start=1):
+            if config.channels_last:
+                images = images.contiguous(memory_format=torch.channels_last)
+            with fabric.no_backward_sync(self.model, enabled=number < len(batches)):
+                logits = logits_of(self.model(images))
+                check_shapes(logits, targets, self.dataset.task, len(self.dataset.classes))
+                loss = self.loss(logits, targets.to(logits.dtype)) / len(batches)
+                if not loss.isfinite():
+                    where = describe_fault(self.network, images)
+                    raise ValueError(
+                        f"the loss is {loss.item()} in epoch {progress.epoch + 1}, step "
+                        f"{progress.step + 1}; first to blame is {where}. Try a lower lr or clip=1"
+                    )
+                fabric.backward(loss)
+            total += loss.detach()
+        if config.clip is not None:
+            fabric.clip_gradients(self.model, self.stepper, max_norm=config.clip)
+        self.stepper.step()
+        return float(fabric.all_reduce(total, reduce_op="mean"))
+
+    def evaluate(self) -> dict[str, float]:
+        """The scores on each split, each process doing its share."""
+        config, fabric = self.config, self.fabric
+        several = fabric.world_size > 1
+        if several:  # BatchNorm's statistics are those of the first process
+            for buffer in self.network.buffers():
+                torch.distributed.broadcast(buffer, 0)
+
+        def total(part: Tensor) -> Tensor:
+            whole = fabric.all_reduce(part.to(fabric.device), reduce_op="sum")
+            assert isinstance(whole, Tensor)
+            return whole.cpu()
+
+        row = {}
+        for split in config.evaluate_on:
+            with fabric.autocast():
+                outcomes = collect_outcomes(
+                    self.network,
+                    self.dataset,
+                    split,
+                    batch_size=config.eval_batch_size or 1,
+                    workers=config.workers,
+                    rank=fabric.global_rank,
+                    world=fabric.world_size,
+                    total=total if several else None,
+                )
+            row |= {f"{split} {s.name}": s.value for s in score(outcomes).scores}
+        return row
+
+    def save(self) -> None:
+        """Write a checkpoint, in the first process."""
+        if self.fabric.is_global_zero:
+            self.progress.scaler = self.fabric.strategy.precision.state_dict()
+            write_checkpoint(self.checkpoint, self.network, self.optimizer, self.progress)
+
+    def save_model(self, name: str) -> None:
+        with failures_named(self.folder / name):
+            save(self.network, self.folder / name, overwrite=True)
+
+
+def _work(
+    fabric: Fabric, config: RunConfig, folder: Path, dataset: Dataset | None, report: Report | None
+) -> None:
+    """What each process does."""
+    keep_large_blocks()
+    with torch.random.fork_rng():
+        work = _Work(fabric, config, folder, dataset or open_data(config))
+        progress, first = work.progress, fabric.is_global_zero
+        report = report if first else None
+        events = open_events(folder, progress.epoch) if first and config.tensorboard else None
+        while progress.epoch < config.epochs:
+            epoch = progress.epoch + 1
+            row: dict[str, float] = {"epoch": epoch, "loss": work.train_epoch(report)}
+            row["seconds"] = round(progress.seconds, 3)
+            if epoch % config.evaluate_every == 0 or epoch == config.epochs:
+                row |= work.evaluate()
+            progress.history.append(row)
+            progress.epoch, progress.step, progress.loss, progress.seconds = epoch, 0, 0.0, 0.0
+            chosen_by = row.get(f"{config.evaluate_on[0]} {MAIN_SCORE[work.dataset.task]}")
+            better = chosen_by is not None and (progress.best is None or chosen_by > progress.best)
+            progress.best = chosen_by if better else progress.best
+            if first and better:  # before the checkpoint, which says that it is there
+                work.save_model("best.safetensors")
+            if first:
+                write_metrics(folder, progress.history)
+            work.save()
+            if report:
+                report(Moment(epoch - 1, config.epochs, work.steps, work.steps, row["loss"], row))
+            if events:
+                write_events(events, row)
+        if recipes(work.network):
+            check_fixed(work.network)
+        if first:
+            work.save_model("last.safetensors")
+            write_result(folder, _result(work))
+
+
+def _fabric(config: RunConfig, *, elastic: bool) -> Fabric:
+    """Fabric for the devices asked for, if they are there."""
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    kind = config.accelerator
+    if kind == "auto":
+        mps = "mps" if torch.backends.mps.is_available() else "cpu"
+        kind = "cuda" if torch.cuda.is_available() else mps
+    there = {"cpu": os.cpu_count() or 1, "cuda": torch.cuda.device_count()}
+    there["mps"] = int(torch.backends.mps.is_available())
+    here = int(os.environ["LOCAL_WORLD_SIZE"]) if elastic else config.devices
+    if here > there[kind]:
+        what = {"cpu": "CPU cores", "cuda": "CUDA devices", "mps": "MPS devices"}[kind]
+        raise ValueError(f"devices={here}, but there are {there[kind]} {what}")
+    if config.precision == "16-mixed" and kind == "cpu":
+        raise ValueError("precision '16-mixed' needs a GPU; on a CPU take 'bf16-mixed'")
+    return Fabric(
+        accelerator=kind,
+        devices=here,
+        num_nodes=config.devices // here,
+        strategy="ddp" if elastic else "ddp_spawn" if here > 1 else "auto",
+        precision=config.precision,
+    )
+
+
+def _optimizer(config: RunConfig, network: nn.Module) -> torch.optim.Optimizer:
+    """An optimizer of the parameters that learn; fixed kernels get no state."""
+    learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if not learned:
+        raise ValueError(f"{config.model!r} has no parameter left to learn")
+    options = {"lr": config.lr or 0.0, "weight_decay": config.weight_decay}
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(learned, momentum=0.9, **options)
+    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    return kind(learned, **options)
+
+
+def _result(work: _Work) -> dict[str, Any]:
+    """What a finished run says of itself."""
+    parameters = list(work.network.parameters())
+    return {
+        "epochs": work.progress.epoch,
+        "best": work.progress.best,
+        "last": work.progress.history[-1],
+        "seconds": round(sum(row["seconds"] for row in work.progress.history), 3),
+        "parameters": sum(p.numel() for p in parameters),
+        "learned_parameters": sum(p.numel() for p in parameters if p.requires_grad),
+        "fixed_layers": len(recipes(work.network)),
+        "torch": torch.__version__,
+    }
