@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,7 +16,7 @@ from torch import nn
 
 from ..fix import Scale, fix_, list_filters, method_options, recipes
 from ..layers import spatial_layers
-from ..registry import filters
+from ..registry import datasets, filters
 from ..store import check_free, save
 from ..zoo import list_models
 from .app import (
@@ -112,13 +113,13 @@ def fix(
 
 @app.command(name="list")
 def list_(
-    what: Literal["filters", "models"] | None = None,
+    what: Literal["filters", "models", "datasets"] | None = None,
     pattern: str = "*",
     /,
     *,
     as_json: Json = False,
 ) -> None:
-    """List the methods and models there are.
+    """List the methods, models and datasets there are.
 
     Parameters
     ----------
@@ -128,32 +129,37 @@ def list_(
         Only models that match, such as 'timm:resnet*'.
     """
     described = {name: _describe(name) for name in list_filters()}
-    names = [] if what == "filters" else list_models(pattern)
+    names = list_models(pattern) if what in ("models", None) else []
+    data = _describe_datasets() if what in ("datasets", None) else {}
     if what == "models" and not names:
         raise ValueError(f"no model matches {pattern!r}; explainfix list models shows all")
     if as_json:
-        everything: dict[str, Any] = {"filters": described, "models": names}
+        everything: dict[str, Any] = {"filters": described, "models": names, "datasets": data}
         print_json({what: everything[what]} if what else everything)
     elif what == "models":
         print("\n".join(names))
+    elif what == "datasets":
+        _print_described("datasets", data, flag="--data-option")
     else:
-        _print_filters(described)
+        _print_described("filters", described, flag="--option")
     if what is None and not as_json:
         counts = Counter(name.split(":")[0] for name in names)
         listed = ", ".join(f"{n} {s}:NAME" if n > 1 else s for s, n in counts.items())
         Console(highlight=False).print(
             f"\n[bold]models[/bold]       {listed}, FILE.py:FACTORY\n"
-            "all of them: explainfix list models; some: explainfix list models 'timm:res*'"
+            "all of them: explainfix list models; some: explainfix list models 'timm:res*'\n"
+            f"\n[bold]datasets[/bold]     {', '.join(data)}\n"
+            "their options: explainfix list datasets"
         )
 
 
-def _print_filters(described: dict[str, dict[str, Any]]) -> None:
-    table = Table("filters", "", box=None, pad_edge=False, header_style="bold")
+def _print_described(what: str, described: dict[str, dict[str, Any]], *, flag: str) -> None:
+    table = Table(what, "", box=None, pad_edge=False, header_style="bold")
     for name, entry in described.items():
         lines = [entry["summary"]]
         for option, values in entry["options"].items():
             choices = "|".join(str(value).lower() for value in values)
-            lines.append(f"[dim]--option {option}={choices}[/dim]")
+            lines.append(f"[dim]{flag} {option}={choices}[/dim]")
         table.add_row(name, "\n".join(lines))
     Console(highlight=False).print(table)
 
@@ -227,11 +233,28 @@ def _options(pairs: list[str]) -> dict[str, Any]:
 
 def _describe(method: str) -> dict[str, Any]:
     """What a method is, from the first line of its file, and its options."""
-    text = inspect.getdoc(inspect.getmodule(filters.find(method))) or ""
     return {
-        "summary": text.splitlines()[0].partition(": ")[2],
+        "summary": _summary(filters.find(method)),
         "options": {name: list(values) for name, values in method_options(method).items()},
     }
+
+
+def _describe_datasets() -> dict[str, dict[str, Any]]:
+    """The same of the datasets: an option's choices, or its default."""
+    from ..lab.data import dataset_options, list_datasets
+
+    return {
+        name: {
+            "summary": _summary(datasets.find(name)),
+            "options": {option: how.choices for option, how in dataset_options(name).items()},
+        }
+        for name in list_datasets()
+    }
+
+
+def _summary(entry: Callable[..., Any]) -> str:
+    text = inspect.getdoc(inspect.getmodule(entry)) or ""
+    return text.splitlines()[0].partition(": ")[2]
 
 
 def _parameter_counts(model: nn.Module) -> tuple[int, int]:

@@ -33,7 +33,13 @@ def keep(sample: Sample) -> Sample:
 def flip(sample: Sample, generator: np.random.Generator) -> Sample:
     """As it is, left-right, upside down or both: a quarter of the time each."""
     axes = [axis for axis in (-2, -1) if generator.random() < 0.5]
-    return Sample(*(tensor.flip(axes) if tensor.dim() == 3 else tensor for tensor in sample))
+    return Sample(*(_flipped(tensor, axes) if tensor.dim() == 3 else tensor for tensor in sample))
+
+
+def flip_sideways(sample: Sample, generator: np.random.Generator) -> Sample:
+    """As it is or left-right: half of the time each."""
+    axes = [-1] if generator.random() < 0.5 else []
+    return Sample(*(_flipped(tensor, axes) if tensor.dim() == 3 else tensor for tensor in sample))
 
 
 def add_noise(sample: Sample, generator: np.random.Generator) -> Sample:
@@ -67,15 +73,15 @@ class Crop:
 
 @dataclass(frozen=True)
 class Shift:
-    """Moved by up to `pixels` each way; what comes in from outside is the border repeated."""
+    """Moved by up to a `share` of its size each way; what comes in is the border repeated."""
 
-    pixels: int
+    share: float
 
     def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
         height, width = sample.image.shape[-2:]
-        down, right = generator.integers(-self.pixels, self.pixels + 1, size=2)
-        rows = torch.arange(height).add(int(down)).clamp_(0, height - 1)[:, None]
-        columns = torch.arange(width).add(int(right)).clamp_(0, width - 1)
+        down, right = generator.uniform(-self.share, self.share, size=2)
+        rows = torch.arange(height).add(round(down * height)).clamp_(0, height - 1)[:, None]
+        columns = torch.arange(width).add(round(right * width)).clamp_(0, width - 1)
         return Sample(*(t[..., rows, columns] if t.dim() == 3 else t for t in sample))
 
 
@@ -109,25 +115,22 @@ def shift_mean(sample: Sample) -> Sample:
 
 
 def stretch_contrast(sample: Sample) -> Sample:
-    """Grey levels between two percentiles stretched to [0, 1], and dark nuclei made bright.
+    """Dark nuclei made bright, then grey levels of the 5th and 99.5th percentiles put at 0 and 1.
 
-    A mean moves with the number of nuclei in the image, and dark images stay dark. Percentiles
-    near the ends hardly depend on crowding and take the exposure out.
+    A mean moves with the number of nuclei, and dark images stay dark; these percentiles hardly
+    depend on crowding and take the exposure out. In the fluorescent images of BBBC038v1 the means
+    of nuclei and background, 2.4 deviations apart after `shift_mean`, are 5.0 apart after this.
+    There the median of a fluorescent image is below 0.21 and that of a light background above 0.51.
     """
-    image = sample.image
-    grey = _thin(image.mean(0))
-    low, middle, high = np.quantile(grey, [0.005, 0.5, 0.995])
-    stretched = (image - low) / max(high - low, 1e-3)
-    if _is_light(image, low, middle, high):
-        stretched = 1 - stretched
-    return sample._replace(image=stretched.clamp(-0.25, 1.25))
+    image = sample.image.numpy()
+    step = max(int((image[0].size / 10_000) ** 0.5), 1)  # ten thousand pixels are enough
+    grey = image[:, ::step, ::step].mean(0)
+    if np.median(grey) > 0.35:
+        image, grey = 1 - image, 1 - grey
+    low, high = np.quantile(grey, [0.05, 0.995]).astype(np.float32)
+    stretched = (image - low) / max(high - low, np.float32(0.01))
+    return sample._replace(image=torch.from_numpy(stretched.clip(-0.25, 1.25, out=stretched)))
 
 
-def _thin(grey: Tensor) -> Tensor:
-    """About ten thousand pixels, which is enough for percentiles."""
-    step = max(int((grey.numel() / 10_000) ** 0.5), 1)
-    return grey[::step, ::step]
-
-
-def _is_light(image: Tensor, low: float, middle: float, high: float) -> bool:
-    return bool(middle > (low + high) / 2)
+def _flipped(tensor: Tensor, axes: list[int]) -> Tensor:
+    return torch.from_numpy(np.flip(tensor.numpy(), tuple(axes)).copy()) if axes else tensor

@@ -109,8 +109,8 @@ def open_dataset(spec: str, *, skip_damaged: bool = False, **options: Any) -> Da
     known = dataset_options(name)
     for option in options:
         if option not in known:
-            listed = "its options are " + ", ".join(known)
-            raise ValueError(f"{unknown(f'option of {name!r}', option, known)}; {listed}")
+            takes = f"{name} takes {', '.join(known)}"
+            raise ValueError(f"{unknown('option', option, known)} ({takes})")
     given = {option: _convert(option, value, known[option]) for option, value in options.items()}
     opened: Dataset = make(path, skip_damaged=skip_damaged, **given)
     return opened
@@ -122,18 +122,20 @@ class Option(NamedTuple):
     type: Any
     default: Any
 
-    def __str__(self) -> str:
-        """As it would be typed, the default first: `crop=256`, `normalise=mean|robust`."""
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The default, and after it the other values if they can be listed."""
+        others = (False, True) if self.type is bool else ()
         if typing.get_origin(self.type) is Literal:
-            return "|".join(sorted(typing.get_args(self.type), key=self.default.__ne__))
-        return str(self.default).lower()
+            others = typing.get_args(self.type)
+        return (self.default, *(value for value in others if value != self.default))
 
 
 def dataset_options(name: str) -> dict[str, Option]:
     """The options of a dataset.
 
-    >>> {option: str(how) for option, how in dataset_options("nuclei").items()}
-    {'seed': '0', 'count': '400', 'size': '128'}
+    >>> {option: how.choices for option, how in dataset_options("nuclei").items()}
+    {'seed': (0,), 'count': (400,), 'size': (128,)}
     """
     _register()
     make = datasets.find(name)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
+from torch.nn import functional as F
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".dcm", ".dicom")
 Array = NDArray[Any]
@@ -36,6 +37,23 @@ def read_image(source: str | Path | io.BytesIO, name: str = "") -> Tensor:
     if levels.shape[-1] in (2, 4):  # transparency comes last
         levels = levels[..., :-1]
     return torch.from_numpy(np.ascontiguousarray(levels.transpose(2, 0, 1), dtype=np.float32))
+
+
+def to_channels(image: Tensor, channels: Literal[1, 3]) -> Tensor:
+    """Colours mixed to grey as the eye weighs them (ITU-R BT.601), or grey repeated as colour."""
+    if len(image) == channels:
+        return image
+    if channels == 3:
+        return image.expand(3, -1, -1).contiguous()
+    return (image * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(0, keepdim=True)
+
+
+def resize(image: Tensor, size: int) -> Tensor:
+    """The image at `size` x `size` pixels, free of aliases."""
+    if tuple(image.shape[1:]) == (size, size):
+        return image
+    reduced = F.interpolate(image[None], (size, size), mode="bilinear", antialias=True)
+    return reduced[0].clamp_(0, 1)
 
 
 def read_mask(source: io.BytesIO, name: str) -> NDArray[np.bool_]:

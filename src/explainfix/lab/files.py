@@ -77,7 +77,10 @@ class Tree:
 
 
 def _stamp(path: Path) -> str:
-    known = path.stat()
+    try:
+        known = path.stat()
+    except FileNotFoundError:
+        return "missing"
     return f"{known.st_size} {known.st_mtime_ns}"
 
 
@@ -119,6 +122,16 @@ def check_one_size(files: Iterable[tuple[Tree, str]], remedy: str) -> None:
             )
 
 
+def found_in(path: str) -> str:
+    """What is there instead of what was looked for."""
+    if not path:
+        return "no path was given"
+    if not Path(path).is_dir():
+        return f"{path!r} is {'a file' if Path(path).exists() else 'not there'}"
+    names = sorted(e.name for e in Path(path).iterdir() if not e.name.startswith("."))
+    return f"{path!r} holds {few(names, 'thing') if names else 'nothing'}"
+
+
 def few(names: Sequence[str], what: str) -> str:
     """A count and the first few.
 
@@ -126,4 +139,4 @@ def few(names: Sequence[str], what: str) -> str:
     "4 images ('a', 'b', 'c', …)"
     """
     shown = ", ".join(map(repr, names[:3])) + (", …" if len(names) > 3 else "")
-    return f"{len(names)} {what}{'s' * (len(names) != 1)} ({shown})"
+    return f"{len(names)} {what}{'s' if len(names) != 1 else ''} ({shown})"

@@ -1,5 +1,5 @@
 """The datasets there are. Importing this registers them."""
 
-from . import bbbc038v1, nuclei
+from . import bbbc038v1, chexpert, folder, nih_cxr14, nuclei, xray_like
 
-__all__ = ["bbbc038v1", "nuclei"]
+__all__ = ["bbbc038v1", "chexpert", "folder", "nih_cxr14", "nuclei", "xray_like"]

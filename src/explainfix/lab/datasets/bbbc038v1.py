@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -23,8 +22,9 @@ from .. import cache
 from ..augment import Crop, InTurn, LabelNoise, add_noise, flip, shift_mean, stretch_contrast
 from ..data import Augment, Dataset, Images, Listed, Sample
 from ..decode import read_image, read_mask
-from ..files import Tree, check_one_size, few, find_damaged, report_damaged
+from ..files import Tree, check_one_size, few, find_damaged, found_in, report_damaged
 from ..splits import check_share, divide
+from ..tables import read_table
 
 TABLES = {  # the folder or zip of a split, and the table of its masks if they are not in it
     "stage1_train": None,
@@ -107,7 +107,7 @@ def _open_parts(path: str) -> tuple[dict[str, list[Entry]], list[str]]:
     if not path or not folder.is_dir():
         raise ValueError(
             "'bbbc038v1' needs the folder that holds stage1_train or stage1_train.zip, as in "
-            f"bbbc038v1:FOLDER: {path!r} is not a folder"
+            f"bbbc038v1:FOLDER: {found_in(path)}"
         )
     parts: dict[str, list[Entry]] = {}
     damaged: list[str] = []
@@ -136,8 +136,7 @@ def _open_parts(path: str) -> tuple[dict[str, list[Entry]], list[str]]:
                 "and no masks for them"
             )
     if "train" not in parts:
-        found = ", ".join(sorted(entry.name for entry in folder.iterdir())[:5]) or "nothing"
-        raise ValueError(f"{path!r} has neither stage1_train.zip nor stage1_train/: found {found}")
+        raise ValueError(f"{path!r} has no stage1_train.zip and no stage1_train/: {found_in(path)}")
     return parts, damaged
 
 
@@ -161,10 +160,7 @@ def _list_files(tree: Tree) -> tuple[dict[str, str], dict[str, list[str]]]:
 
 def _read_table(path: Path) -> dict[str, list[str]]:
     """Run-length rows by image; those the organisers ignored are left out."""
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    missing = {"ImageId", "EncodedPixels"} - set(table.columns)
-    if missing:
-        raise ValueError(f"{str(path)!r} has no column {sorted(missing)[0]!r}")
+    table = read_table(path, ("ImageId", "EncodedPixels"))
     if "Usage" in table:
         table = table[table["Usage"] != "Ignored"]
     rows: dict[str, list[str]] = defaultdict(list)
