@@ -1,11 +1,10 @@
 """Commands that train and use models: train, evaluate, predict."""
 
 import dataclasses
-import time
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +12,17 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from torch import nn
 
 from ..lab.config import RunConfig, make_config, read_config
-from .app import Json, app, print_json
+from ..lab.data import Dataset, open_dataset
+from ..lab.metrics import MAIN_SCORE, Scores
+from ..store import check_free
+from .app import OUTPUT, Build, Force, Json, app, open_model, print_json, track_progress
 
 if TYPE_CHECKING:
-    from ..lab.metrics import Scores
-    from ..lab.training import Moment
+    from ..lab.runs import Moment
 
     Flags = RunConfig
 else:
@@ -43,6 +46,12 @@ else:
         )
     )
 
+Trained = Annotated[
+    str,
+    Parameter(help="A run's folder, a file that explainfix saved, or a model as NAME@FILE."),
+]
+Options = Annotated[list[str] | None, Parameter(name="--data-option", negative="")]
+
 
 @app.command(name="train")
 def train_(
@@ -61,20 +70,140 @@ def train_(
     runs
         Where the run's folder is; its name comes from its options.
     """
-    options = read_config(config) if config else {}
-    chosen = make_config(options | _given(flags))
+    chosen = make_config((read_config(config) if config else {}) | _typed(flags))
     from ..lab.training import train  # Fabric takes seconds to import
 
-    run = train(chosen, runs=runs, report=None if as_json else Display())
+    display = Display()
+    try:
+        run = train(chosen, runs=runs, report=None if as_json else display)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped. The same command goes on from the last checkpoint.")
+        raise
+    finally:
+        display.close()
     if as_json:
         print_json({"folder": str(run.folder), **run.result})
         return
-    out = Console(highlight=False, soft_wrap=True)
     fixed = run.result["fixed_layers"]
     checked = f"; all {fixed} fixed layers are as they were fixed" if fixed else ""
+    best = run.result["best"]
+    out = Console(highlight=False, soft_wrap=True)
+    for split, names in run.result["left_out"].items():
+        out.print(f"Left out of {escape(split)}, with one class only: {escape(', '.join(names))}")
     out.print(
-        f"Best {escape(run.config.evaluate_on[0])} score {run.result['best']:.4f} "
-        f"in {run.result['epochs']} epochs{checked}.\nWrote {escape(str(run.folder))}"
+        f"Best {escape(run.config.evaluate_on[0])} score {best:.4f} in {run.result['epochs']} "
+        f"epochs{checked}.\nWrote {escape(str(run.folder))}"
+    )
+
+
+@app.command(name="evaluate")
+def evaluate_(
+    model: Trained,
+    /,
+    *,
+    data: str | None = None,
+    split: str = "test",
+    data_option: Options = None,
+    skip_damaged: Annotated[bool, Parameter(negative="")] = False,
+    batch_size: int = 1,
+    resamples: int = 1000,
+    output: Annotated[Path | None, OUTPUT] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Score a model on a split, with 95% bootstrap intervals over the images.
+
+    Parameters
+    ----------
+    data
+        A dataset's name, or NAME:PATH (default: the one that the run was trained on).
+    split
+        Which of its splits.
+    data_option
+        An option of the dataset, NAME=VALUE; may be repeated.
+    skip_damaged
+        Go on without the files that cannot be read.
+    batch_size
+        Images a batch; smaller ones are padded.
+    resamples
+        Resamples of the bootstrap.
+    output
+        A .safetensors file for the predictions.
+    """
+    if batch_size < 1 or resamples < 1:
+        raise ValueError("--batch-size and --resamples must be at least 1")
+    if output is not None:
+        if output.suffix != ".safetensors":
+            raise ValueError(f"{str(output)!r} must end in .safetensors")
+        check_free(output, overwrite=force)
+    dataset = _open_data(model, data, data_option, skip_damaged=skip_damaged)
+    images = dataset.split(split)
+    network = _open_trained(model)
+    from ..lab.evaluation import evaluate
+    from ..lab.prediction import Predictions
+
+    kept = Predictions(dataset, images) if output is not None else None
+
+    def progress(batches: Iterable[Any], count: int) -> Iterable[Any]:
+        return track_progress(batches, "Evaluating", total=count)
+
+    scores = evaluate(
+        network,
+        dataset,
+        split,
+        batch_size=batch_size,
+        resamples=resamples,
+        see=kept.see if kept else None,
+        progress=progress,
+    )
+    if kept is not None and output is not None:
+        kept.save(output, overwrite=force)
+    if as_json:
+        print_json({"model": model, "data": dataset.name, "split": split, **asdict(scores)})
+        return
+    _print_scores(scores, f"{escape(dataset.name)} {escape(split)}")
+    if output is not None:
+        Console(highlight=False, soft_wrap=True).print(f"Wrote {escape(str(output))}.")
+
+
+@app.command(name="predict")
+def predict_(
+    model: Trained,
+    images: Annotated[list[Path], Parameter(negative="")],
+    /,
+    *,
+    output: Annotated[Path, OUTPUT],
+    data: str | None = None,
+    data_option: Options = None,
+    force: Force = False,
+) -> None:
+    """Let a model look at images: masks drawn over them, or a table of classes.
+
+    Parameters
+    ----------
+    images
+        Image files.
+    output
+        The folder to write to.
+    data
+        The dataset whose preparation and classes to use (default: the one trained on).
+    data_option
+        An option of the dataset, NAME=VALUE; may be repeated.
+    """
+    for image in images:
+        if not image.is_file():
+            raise FileNotFoundError(f"there is no file {str(image)!r}")
+    if len({image.stem for image in images}) < len(images):
+        raise ValueError("two of the images have the same name; give them one by one")
+    if output.exists() and not force:
+        raise FileExistsError(f"{str(output)!r} exists already; choose another name, or --force")
+    dataset = _open_data(model, data, data_option, skip_damaged=True)
+    network = _open_trained(model)
+    from ..lab.prediction import predict_files
+
+    written = predict_files(network, dataset, list(track_progress(images, "Predicting")), output)
+    Console(highlight=False, soft_wrap=True).print(
+        f"Wrote {len(written)} files to {escape(str(output))}."
     )
 
 
@@ -82,31 +211,91 @@ class Display:
     """Progress of a run: a bar on a terminal, a line per epoch anywhere."""
 
     def __init__(self) -> None:
-        self.bar: Progress | None = None  # made when first needed: a process may be spawned yet
-        self.seconds: list[float] = []
+        self.bar: Progress | None = None  # made when needed: this may be sent to another process
+        self.score = ""
 
     def __call__(self, moment: "Moment") -> None:
         console = Console(highlight=False, soft_wrap=True)
+        if moment.row is not None:
+            shown = self.bar.console if self.bar else console
+            shown.print(self._line(moment, moment.row))
         if console.is_terminal:
             self._move(console, moment)
-        if moment.row is not None:
-            row = moment.row
-            scores = [f"{name} {value:.4f}" for name, value in row.items() if " dice" in name]
-            console.print(
-                f"epoch {row['epoch']:.0f}/{moment.epochs}  loss {row['loss']:.4f}  "
-                + "  ".join(scores)
-                + f"  {row['seconds']:.1f} s"
-            )
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+    def _line(self, moment: "Moment", row: dict[str, float]) -> str:
+        main = MAIN_SCORE.values()
+        scores = [f"{k} {v:.4f}" for k, v in row.items() if k.partition(" ")[2] in main]
+        self.score = scores[0] if scores else self.score
+        number = f"{row['epoch']:.0f}".rjust(len(str(moment.epochs)))
+        parts = [f"epoch {number}/{moment.epochs}", f"loss {row['loss']:.4f}", *scores]
+        return "  ".join([*parts, f"{row['seconds']:.1f} s"])
 
     def _move(self, console: Console, moment: "Moment") -> None:
-        pass
+        if self.bar is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+            self.bar = Progress(*columns, console=console, transient=True)
+            done = moment.epoch * moment.steps + moment.step - 1
+            self.bar.add_task("", total=moment.epochs * moment.steps, completed=done)
+            self.bar.start()
+        text = f"epoch {moment.epoch + 1}/{moment.epochs}  loss {moment.loss:.4f}  {self.score}"
+        done = moment.epoch * moment.steps + moment.step
+        self.bar.update(self.bar.task_ids[0], completed=done, description=text)
+        if moment.row is not None and moment.epoch + 1 == moment.epochs:
+            self.close()
 
 
-def _given(flags: Flags | None) -> dict[str, Any]:
+def _open_data(
+    model: str, data: str | None, options: list[str] | None, *, skip_damaged: bool
+) -> Dataset:
+    """The dataset that was named, or the one that the model was trained on."""
+    given = dict(_pair(text) for text in options or [])
+    if data is not None:
+        return open_dataset(data, skip_damaged=skip_damaged, **given)
+    folder = Path(model) if Path(model).is_dir() else Path(model).parent
+    file = folder / "config.toml"
+    if not file.is_file():
+        raise ValueError(f"which data? {model!r} is not in a run's folder: give --data")
+    config = make_config(read_config(file))
+    skip_damaged = skip_damaged or config.skip_damaged
+    return open_dataset(config.data, skip_damaged=skip_damaged, **{**config.data_options, **given})
+
+
+def _open_trained(model: str) -> nn.Module:
+    """The model in a run's folder or a file, on a GPU if there is one."""
+    import torch
+
+    if Path(model).is_dir():
+        from ..lab.runs import open_run_model
+
+        network = open_run_model(Path(model))
+    else:
+        network = open_model(model, Build())
+    return network.cuda() if torch.cuda.is_available() else network
+
+
+def _print_scores(scores: Scores, where: str) -> None:
+    out = Console(highlight=False)
+    table = Table(f"{where}, {scores.images} images", box=None, pad_edge=False)
+    table.add_column("value", justify="right")
+    table.add_column("95% interval", justify="right")
+    for score in scores.scores:
+        interval = f"{score.low:.4f} to {score.high:.4f}"
+        table.add_row(escape(score.name), f"{score.value:.4f}", interval)
+    out.print(table)
+    if scores.left_out:
+        names = ", ".join(map(repr, scores.left_out))
+        out.print(f"Left out, with one class only in these images: {escape(names)}", soft_wrap=True)
+
+
+def _typed(flags: Flags | None) -> dict[str, Any]:
     """The options that were typed."""
-    if flags is None:
-        return {}
-    given = {k: v for k, v in vars(flags).items() if v is not None}
+    every = vars(flags) if flags is not None else {}
+    given = {name: value for name, value in every.items() if value is not None}
     for name in ("data_options", "fix_options"):
         if name in given:
             given[name] = dict(_pair(text) for text in given[name])

@@ -59,7 +59,7 @@ def read_checkpoint(path: Path, network: nn.Module, optimizer: Optimizer) -> Pro
         raise ValueError(f"{str(path)!r} is damaged or no checkpoint of a run ({error})") from None
     weights = _below("model/", tensors)
     check_fit(network.state_dict(), weights, str(path))
-    states: dict[nn.Parameter, dict[str, Tensor]] = {}
+    states: dict[Tensor, dict[str, Tensor]] = {}
     for name, parameter in network.named_parameters():
         state = _below(f"optimizer/{name}/", tensors)
         if state and parameter.requires_grad:

@@ -1,5 +1,6 @@
 """Run a model over a split: what metrics need, and the predictions themselves."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -61,7 +62,7 @@ def collect_outcomes(
         dataset, split, batch_size=batch_size, rank=rank, world=world, workers=workers
     )
     if progress is not None:
-        batches = progress(batches, -(-(-(-n // world)) // batch_size))
+        batches = progress(batches, math.ceil(n / world / batch_size))
     with as_found(model), torch.inference_mode():
         model.eval()
         for indices, images, targets in batches:

@@ -11,7 +11,7 @@ from ..layers import as_found
 def describe_fault(model: nn.Module, images: Tensor) -> str:
     """Run a batch again and say which layer's output is the first that is not finite, and why."""
     if not images.isfinite().all():
-        return "the images hold NaN or infinite values"
+        return "the images, which hold NaN or infinite values"
     first: list[str] = []
 
     def look(path: str) -> Any:
@@ -31,4 +31,4 @@ def describe_fault(model: nn.Module, images: Tensor) -> str:
     finally:
         for handle in hooks:
             handle.remove()
-    return first[0] if first else "no layer's output; the loss itself overflows"
+    return f"{first[0]}; try a lower lr, or clip" if first else "the loss itself, which overflows"

@@ -1,6 +1,6 @@
 """Which images a step of training sees: a function of seed, epoch and place, and nothing else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -115,9 +115,7 @@ class _Prepared(TorchDataset[Sample]):
         return self.dataset.prepare(self.images[index])
 
 
-def _load(
-    source: TorchDataset[Sample], batches: Sequence[Sequence[int]], workers: int
-) -> Iterator[Batch]:
+def _load(source: TorchDataset[Sample], batches: list[list[int]], workers: int) -> Iterator[Batch]:
     # A generator of its own: by default the loader draws from the global random numbers.
     return iter(
         DataLoader(

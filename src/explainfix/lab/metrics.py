@@ -130,7 +130,8 @@ def weighted_auc(scores: Tensor, positive: Tensor, weights: Tensor) -> Tensor:
         out.index_add_(1, group, weights * mine)
     up, down = sums
     below = down.cumsum(1) - 0.5 * down
-    return (up * below).sum(1) / (up.sum(1) * down.sum(1))
+    auc: Tensor = (up * below).sum(1) / (up.sum(1) * down.sum(1))
+    return auc
 
 
 def _dice(outcomes: Outcomes, weights: Tensor) -> tuple[Sequence[str], Tensor]:

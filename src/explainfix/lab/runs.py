@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import nn
 
-from ..fix import fix_
+from ..fix import fix_, recipes
 from ..store import load
 from ..zoo import create_model
-from .checkpoint import writing
+from .checkpoint import Progress, writing
 from .config import RunConfig, make_config, read_config
 from .data import Dataset, open_dataset
 
@@ -44,9 +44,28 @@ class Run:
         return open_run_model(self.folder, which)
 
 
+@dataclass(frozen=True)
+class Moment:
+    """What a run reports after every step, and with its row of numbers after every epoch."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    row: dict[str, float] | None = None
+
+
+Report = Callable[[Moment], None]
+
+
 def open_data(config: RunConfig) -> Dataset:
-    """The dataset of a run."""
-    return open_dataset(config.data, skip_damaged=config.skip_damaged, **config.data_options)
+    """The dataset of a run, whose splits are there and not empty."""
+    dataset = open_dataset(config.data, skip_damaged=config.skip_damaged, **config.data_options)
+    for split in (config.train_split, *config.evaluate_on):
+        if len(dataset.split(split)) == 0:
+            raise ValueError(f"the split {split!r} of {dataset.name!r} is empty")
+    return dataset
 
 
 def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
@@ -112,8 +131,22 @@ def write_metrics(folder: Path, history: Sequence[dict[str, float]]) -> None:
         table.writerows(history)
 
 
-def write_result(folder: Path, result: dict[str, Any]) -> None:
-    """Mark a run as finished."""
+def write_result(
+    folder: Path, network: nn.Module, progress: Progress, left_out: Mapping[str, Sequence[str]]
+) -> None:
+    """Mark a run as finished, with what it says of itself."""
+    parameters = list(network.parameters())
+    result = {
+        "epochs": progress.epoch,
+        "best": progress.best,
+        "last": progress.history[-1],
+        "left_out": {split: names for split, names in left_out.items() if names},
+        "seconds": round(sum(row["seconds"] for row in progress.history), 3),
+        "parameters": sum(p.numel() for p in parameters),
+        "learned_parameters": sum(p.numel() for p in parameters if p.requires_grad),
+        "fixed_layers": len(recipes(network)),
+        "torch": torch.__version__,
+    }
     with writing(folder / RESULT) as file:
         file.write_text(json.dumps(result, indent=2) + "\n")
 

@@ -5,19 +5,17 @@ best.safetensors and last.safetensors, checkpoint.safetensors to go on from, and
 finished, result.json.
 """
 
-import logging
-import math
 import os
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import Tensor
 from torch.multiprocessing.spawn import ProcessException
 
 from ..fix import check_fixed, recipes
@@ -31,6 +29,7 @@ from .checkpoint import (
 )
 from .config import RunConfig
 from .data import Dataset
+from .engine import learning_rate, make_optimizer, open_fabric, started_by_torchrun
 from .evaluation import check_shapes, collect_outcomes, logits_of
 from .faults import describe_fault
 from .loader import Batch, count_steps, step_seed, training_steps
@@ -38,6 +37,8 @@ from .losses import Loss, losses
 from .memory import keep_large_blocks
 from .metrics import MAIN_SCORE, score
 from .runs import (
+    Moment,
+    Report,
     Run,
     build_model,
     is_finished,
@@ -52,21 +53,6 @@ from .runs import (
 )
 
 
-@dataclass(frozen=True)
-class Moment:
-    """What a run reports after every step, and with its row of numbers after every epoch."""
-
-    epoch: int
-    epochs: int
-    step: int
-    steps: int
-    loss: float
-    row: dict[str, float] | None = None
-
-
-Report = Callable[[Moment], None]
-
-
 def train(config: RunConfig, *, runs: str | Path = "runs", report: Report | None = None) -> Run:
     """Do a run, or go on with it; a finished one is read. Its folder in `runs` has its name.
 
@@ -74,15 +60,12 @@ def train(config: RunConfig, *, runs: str | Path = "runs", report: Report | None
     the same machine's CPU. With several processes `report` is called in the first and must be
     picklable.
     """
-    elastic = "TORCHELASTIC_RUN_ID" in os.environ  # started by torchrun
+    elastic = started_by_torchrun()
     if elastic:
         config = replace(config, devices=int(os.environ["WORLD_SIZE"]))
-    fabric = _fabric(config, elastic=elastic)
+    fabric = open_fabric(config)
     dataset = open_data(config)
     config = config.resolved(dataset.task)
-    for split in (config.train_split, *config.evaluate_on):
-        if len(dataset.split(split)) == 0:
-            raise ValueError(f"the split {split!r} of {dataset.name!r} is empty")
     folder = Path(runs) / config.name()
     if is_finished(folder):
         return read_run(folder)
@@ -93,24 +76,11 @@ def train(config: RunConfig, *, runs: str | Path = "runs", report: Report | None
             start_run(folder, config)
         alone = config.devices == 1 or elastic  # a spawned process opens the data itself
         try:
-            fabric.launch(_work, config, folder, dataset if alone else None, report)
+            fabric.launch(partial(_work, config, folder, dataset if alone else None, report))
         except ProcessException as error:
-            raise ValueError(str(error).strip().splitlines()[-1].partition(": ")[2]) from error
+            line = str(error).strip().splitlines()[-1]  # of the other process's traceback
+            raise ValueError(line.partition(": ")[2] or line) from error
     return read_run(folder)
-
-
-def learning_rate(config: RunConfig, done: float) -> float:
-    """The rate when a share `done` of all steps is done.
-
-    One cycle goes from lr/25 to lr in 30% of the steps and on to lr/250,000, along cosines.
-    """
-    top = config.lr or 0.0
-    if config.schedule == "constant":
-        return top
-    rising = done < 0.3
-    start, end = (top / 25, top) if rising else (top, top / 25e4)
-    part = done / 0.3 if rising else (done - 0.3) / 0.7
-    return end + (start - end) * (1 + math.cos(math.pi * min(part, 1.0))) / 2
 
 
 class _Work:
@@ -122,8 +92,9 @@ class _Work:
         if config.channels_last:
             self.network.to(memory_format=torch.channels_last)
         self.checkpoint = folder / "checkpoint.safetensors"
-        self.optimizer = _optimizer(config, fabric.to_device(self.network))
+        self.optimizer = make_optimizer(config, fabric.to_device(self.network))
         self.progress = Progress()
+        self.left_out: dict[str, tuple[str, ...]] = {}  # labels that a split cannot score
         if self.checkpoint.exists():
             self.progress = read_checkpoint(self.checkpoint, self.network, self.optimizer)
             fabric.strategy.precision.load_state_dict(self.progress.scaler)
@@ -182,32 +153,24 @@ class _Work:
                 check_shapes(logits, targets, self.dataset.task, len(self.dataset.classes))
                 loss = self.loss(logits, targets.to(logits.dtype)) / len(batches)
                 if not loss.isfinite():
-                    where = describe_fault(self.network, images)
-                    raise ValueError(
-                        f"the loss is {loss.item()} in epoch {progress.epoch + 1}, step "
-                        f"{progress.step + 1}; first to blame is {where}. Try a lower lr or clip=1"
-                    )
+                    torch.manual_seed(seed)
+                    with fabric.autocast():
+                        cause = describe_fault(self.network, images)
+                    place = f"epoch {progress.epoch + 1}, step {progress.step + 1}"
+                    raise ValueError(f"the loss is {loss.item()} in {place}, because of {cause}")
                 fabric.backward(loss)
             total += loss.detach()
         if config.clip is not None:
             fabric.clip_gradients(self.model, self.stepper, max_norm=config.clip)
         self.stepper.step()
-        return float(fabric.all_reduce(total, reduce_op="mean"))
+        return _reduced(fabric, total, "mean").item()
 
     def evaluate(self) -> dict[str, float]:
         """The scores on each split, each process doing its share."""
         config, fabric = self.config, self.fabric
-        several = fabric.world_size > 1
-        if several:  # BatchNorm's statistics are those of the first process
-            for buffer in self.network.buffers():
-                torch.distributed.broadcast(buffer, 0)
-
-        def total(part: Tensor) -> Tensor:
-            whole = fabric.all_reduce(part.to(fabric.device), reduce_op="sum")
-            assert isinstance(whole, Tensor)
-            return whole.cpu()
-
-        row = {}
+        for buffer in self.network.buffers() if fabric.world_size > 1 else ():
+            torch.distributed.broadcast(buffer, 0)  # BatchNorm counts as in the first process
+        row: dict[str, float] = {}
         for split in config.evaluate_on:
             with fabric.autocast():
                 outcomes = collect_outcomes(
@@ -218,9 +181,11 @@ class _Work:
                     workers=config.workers,
                     rank=fabric.global_rank,
                     world=fabric.world_size,
-                    total=total if several else None,
+                    total=partial(_reduced, fabric, how="sum"),
                 )
-            row |= {f"{split} {s.name}": s.value for s in score(outcomes).scores}
+            scores = score(outcomes)
+            row |= {f"{split} {one.name}": one.value for one in scores.scores}
+            self.left_out[split] = scores.left_out
         return row
 
     def save(self) -> None:
@@ -234,8 +199,14 @@ class _Work:
             save(self.network, self.folder / name, overwrite=True)
 
 
+def _reduced(fabric: Fabric, value: Tensor, how: str) -> Tensor:
+    """The sum or mean over all processes, where the value was."""
+    reduced = fabric.all_reduce(value.to(fabric.device), reduce_op=how)
+    return cast(Tensor, reduced).to(value.device)
+
+
 def _work(
-    fabric: Fabric, config: RunConfig, folder: Path, dataset: Dataset | None, report: Report | None
+    config: RunConfig, folder: Path, dataset: Dataset | None, report: Report | None, fabric: Fabric
 ) -> None:
     """What each process does."""
     keep_large_blocks()
@@ -268,55 +239,5 @@ def _work(
             check_fixed(work.network)
         if first:
             work.save_model("last.safetensors")
-            write_result(folder, _result(work))
-
-
-def _fabric(config: RunConfig, *, elastic: bool) -> Fabric:
-    """Fabric for the devices asked for, if they are there."""
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    kind = config.accelerator
-    if kind == "auto":
-        mps = "mps" if torch.backends.mps.is_available() else "cpu"
-        kind = "cuda" if torch.cuda.is_available() else mps
-    there = {"cpu": os.cpu_count() or 1, "cuda": torch.cuda.device_count()}
-    there["mps"] = int(torch.backends.mps.is_available())
-    here = int(os.environ["LOCAL_WORLD_SIZE"]) if elastic else config.devices
-    if here > there[kind]:
-        what = {"cpu": "CPU cores", "cuda": "CUDA devices", "mps": "MPS devices"}[kind]
-        raise ValueError(f"devices={here}, but there are {there[kind]} {what}")
-    if config.precision == "16-mixed" and kind == "cpu":
-        raise ValueError("precision '16-mixed' needs a GPU; on a CPU take 'bf16-mixed'")
-    return Fabric(
-        accelerator=kind,
-        devices=here,
-        num_nodes=config.devices // here,
-        strategy="ddp" if elastic else "ddp_spawn" if here > 1 else "auto",
-        precision=config.precision,
-    )
-
-
-def _optimizer(config: RunConfig, network: nn.Module) -> torch.optim.Optimizer:
-    """An optimizer of the parameters that learn; fixed kernels get no state."""
-    learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    if not learned:
-        raise ValueError(f"{config.model!r} has no parameter left to learn")
-    options = {"lr": config.lr or 0.0, "weight_decay": config.weight_decay}
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(learned, momentum=0.9, **options)
-    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    return kind(learned, **options)
-
-
-def _result(work: _Work) -> dict[str, Any]:
-    """What a finished run says of itself."""
-    parameters = list(work.network.parameters())
-    return {
-        "epochs": work.progress.epoch,
-        "best": work.progress.best,
-        "last": work.progress.history[-1],
-        "seconds": round(sum(row["seconds"] for row in work.progress.history), 3),
-        "parameters": sum(p.numel() for p in parameters),
-        "learned_parameters": sum(p.numel() for p in parameters if p.requires_grad),
-        "fixed_layers": len(recipes(work.network)),
-        "torch": torch.__version__,
-    }
+            write_result(folder, work.network, progress, work.left_out)
+        fabric.barrier()  # the others read the result too

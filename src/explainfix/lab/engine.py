@@ -1,0 +1,70 @@
+"""What training runs on: the devices, the optimizer, the learning rate."""
+
+import logging
+import math
+import os
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from .config import RunConfig
+
+# Here, so that spawned processes are quiet too: what each of them says on starting is no news.
+logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+
+
+def started_by_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def open_fabric(config: RunConfig) -> Fabric:
+    """Fabric for the devices asked for, if they are there."""
+    elastic = started_by_torchrun()
+    there = {
+        "cpu": (os.cpu_count() or 1, "CPU cores"),
+        "cuda": (torch.cuda.device_count(), "CUDA devices"),
+        "mps": (int(torch.backends.mps.is_available()), "MPS devices"),
+    }
+    kind: str = config.accelerator
+    if kind == "auto":
+        kind = next(name for name in ("cuda", "mps", "cpu") if there[name][0])
+    here = int(os.environ["LOCAL_WORLD_SIZE"]) if elastic else config.devices
+    count, what = there[kind]
+    if here > count:
+        raise ValueError(f"devices={here}, but there are {count} {what}")
+    if config.precision == "16-mixed" and kind == "cpu":
+        raise ValueError("precision '16-mixed' needs a GPU; on a CPU take 'bf16-mixed'")
+    return Fabric(
+        accelerator=kind,
+        devices=here,
+        num_nodes=config.devices // here,
+        strategy="ddp" if elastic else "ddp_spawn" if here > 1 else "auto",
+        precision=config.precision,
+    )
+
+
+def make_optimizer(config: RunConfig, network: nn.Module) -> torch.optim.Optimizer:
+    """An optimizer of the parameters that learn; fixed kernels get no state."""
+    learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if not learned:
+        raise ValueError(f"{config.model!r} has no parameter left to learn")
+    lr, decay = config.lr or 0.0, config.weight_decay
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(learned, lr, momentum=0.9, weight_decay=decay)
+    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    return kind(learned, lr, weight_decay=decay)
+
+
+def learning_rate(config: RunConfig, done: float) -> float:
+    """The rate when a share `done` of all steps is done.
+
+    One cycle goes from lr/25 to lr in 30% of the steps and on to lr/250,000, along cosines.
+    """
+    top = config.lr or 0.0
+    if config.schedule == "constant":
+        return top
+    rising = done < 0.3
+    start, end = (top / 25, top) if rising else (top, top / 25e4)
+    part = done / 0.3 if rising else (done - 0.3) / 0.7
+    return end + (start - end) * (1 + math.cos(math.pi * min(part, 1.0))) / 2
