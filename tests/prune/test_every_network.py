@@ -52,9 +52,8 @@ def damage(model, image):
         model.train()
         model(image)
         for norm in norms:
-            norm.running_mean += (
-                0.05 * torch.randn_like(norm.running_mean) * norm.running_var.sqrt()
-            )
+            moved = 0.05 * torch.randn_like(norm.running_mean)
+            norm.running_mean += moved * (norm.running_var.sqrt() + 0.01)
         model.eval()
 
 

@@ -90,7 +90,8 @@ def find_share(
                 layers[path].weight[gone] = 0
         try:
             if first:  # learn which guesses about the modules hold
-                settle(model, inputs, graphs, ghosts, trust)
+                with as_found(model), torch.no_grad():
+                    settle(model, inputs, graphs, ghosts, trust, model.eval()(*inputs))
             decided = plan(analyse(graphs, trust, ghosts), ghosts)
         finally:
             with torch.no_grad():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ class Node:
     outputs: tuple[Ref, ...]
     module: str  # the path of the module that was running
 
-    @property
+    @cached_property
     def inputs(self) -> list[Ref]:
         return [leaf for leaf in tree_flatten((self.args, self.kwargs))[0] if isinstance(leaf, Ref)]
 
@@ -49,6 +50,15 @@ class Graph:
     inputs: list[Ref] = field(default_factory=list)
     outputs: list[Ref] = field(default_factory=list)
     result: Any = None
+
+    @cached_property
+    def readers(self) -> dict[Ref, list[Node]]:
+        """Value → the operations that read it."""
+        found: dict[Ref, list[Node]] = {}
+        for node in self.nodes:
+            for ref in dict.fromkeys(node.inputs):
+                found.setdefault(ref, []).append(node)
+        return found
 
 
 class _Recorder(TorchDispatchMode):

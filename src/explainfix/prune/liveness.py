@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -44,7 +45,8 @@ def plan(state: State, ghosts: Ghosts, training: State | None = None) -> Plan:
     `training` is what the rules find in training, to tell which folds hold there too.
     """
     classes = _classes(state)
-    targets = {id(m): _fold_target(state, m) for m in state.mixings}
+    weights = Counter(mixing.weight for mixing in state.mixings)
+    targets = {id(m): _fold_target(state, m, weights) for m in state.mixings}
     alive = np.zeros(int(classes.max(initial=-1)) + 1, dtype=bool)
     for labels in state.pinned:
         alive[classes[labels.numpy()]] = True
@@ -107,12 +109,16 @@ def _spread(
     ghosts: Ghosts,
 ) -> None:
     """From living outputs to the inputs they use, until nothing new comes alive."""
+    done = [torch.zeros(len(mixing.outputs), dtype=torch.bool) for mixing in state.mixings]
     before = -1
     while before != alive.sum():
         before = alive.sum()
-        for mixing in reversed(state.mixings):
-            rows = _kept(mixing.outputs, classes, alive)
-            used = mixing.uses[rows].any(0) & ~_needless(mixing, targets[id(mixing)], ghosts)
+        for mixing, seen in zip(reversed(state.mixings), reversed(done), strict=True):
+            rows = _kept(mixing.outputs, classes, alive) & ~seen
+            if not bool(rows.any()):
+                continue
+            seen |= rows
+            used = mixing.read_by(rows) & ~_needless(mixing, targets[id(mixing)], ghosts)
             labels = mixing.inputs[used & (mixing.inputs != NONE)]
             alive[classes[labels.numpy()]] = True
 
@@ -126,22 +132,17 @@ def _starved(state: State, classes: np.ndarray, alive: np.ndarray) -> int | None
     return None
 
 
-def _fold_target(state: State, mixing: Mixing) -> Fold | None:
+def _fold_target(state: State, mixing: Mixing, weights: Counter[str]) -> Fold | None:
     """Where this operation's constants can go: a following BatchNorm's mean, or its own bias."""
-    shared = sum(other.weight == mixing.weight for other in state.mixings) > 1
-    if not mixing.exact or shared:
+    if not mixing.exact or weights[mixing.weight] > 1:  # a shared weight has several constants
         return None
-    readers = [node for node in state.graph.nodes if mixing.node.outputs[0] in node.inputs]
+    result = mixing.node.outputs[0]
+    readers = state.graph.readers.get(result, [])
     nothing = torch.empty(0)
-    if (
-        len(readers) == 1
-        and _is_norm(readers[0])
-        and mixing.node.outputs[0] not in (state.graph.outputs)
-    ):
+    if len(readers) == 1 and _is_norm(readers[0]) and result not in state.graph.outputs:
         mean = readers[0].args[3]
         name = state.graph.parameters.get(mean.number) if isinstance(mean, Ref) else None
-        uses = [n for n in state.graph.nodes if mean in n.inputs]
-        if name is not None and len(uses) == 1:
+        if name is not None and len(state.graph.readers[mean]) == 1:
             return Fold(name, nothing, True)
     return Fold(mixing.bias, nothing, False) if mixing.bias else None
 
@@ -167,11 +168,14 @@ def _fold(
         if bool(lost.any()):
             decided.dropped[mixing.weight] = int(lost.sum())
         target = targets[id(mixing)]
-        gone = ~_kept(mixing.inputs, classes, alive) & mixing.uses.any(0)
-        constant = gone & (mixing.const != 0) & ~mixing.const.isnan()
+        constant = (mixing.const != 0) & ~mixing.const.isnan()
         if ghosts == "drop" or target is None or not bool(constant.any()):
             continue
-        amount = mixing.sums[:, constant] @ mixing.const[constant]
+        everywhere = torch.ones(len(mixing.outputs), dtype=torch.bool)
+        constant &= ~_kept(mixing.inputs, classes, alive) & mixing.read_by(everywhere)
+        if not bool(constant.any()):
+            continue
+        amount = mixing.sum_over(torch.where(constant, mixing.const, 0.0))
         decided.folded[mixing.weight] = int(constant.sum())
         decided.folds.append(replace(target, amount=-amount if target.into_mean else amount))
 
@@ -187,7 +191,7 @@ def _unlike(
     count = 0
     for mixing, trained in zip(state.mixings, training.mixings, strict=False):
         gone = ~_kept(mixing.inputs, classes, alive)
-        used = mixing.uses[_kept(mixing.outputs, classes, alive)].any(0)
+        used = mixing.read_by(_kept(mixing.outputs, classes, alive))
         target = targets[id(mixing)]
         alike = trained.const == mixing.const
         if target is not None and target.into_mean:

@@ -34,7 +34,9 @@ def prune_(
     inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     with as_found(model):
         graphs = record_passes(model, inputs)
-        decided, state, difference = settle(model, inputs, graphs, ghosts, Trust())
+        decided, state, difference = settle(
+            model, inputs, graphs, ghosts, Trust(), graphs[0].result
+        )
     positions = count_positions(graphs[0])
     before, layers_before = measure(model, positions)
     with recipes_follow(model):
@@ -56,25 +58,37 @@ def prune_(
 
 
 def settle(
-    model: nn.Module, inputs: tuple[Any, ...], graphs: list[Graph], ghosts: Ghosts, trust: Trust
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    graphs: list[Graph],
+    ghosts: Ghosts,
+    trust: Trust,
+    wanted: Any,
 ) -> tuple[Plan, State, float]:
-    """A plan that holds on the example: guesses about numbers in modules are given up if wrong."""
+    """A plan that gives the wanted outputs on the example: guesses that fail are given up."""
     while True:
         state = analyse(graphs, trust, ghosts)
         training = None
         if ghosts == "keep":
             training = apply_rules(State(graphs[0], trust, training=True))
         decided = plan(state, ghosts, training)
-        twin = copy.deepcopy(model)
+        twin = _twin(model, decided)
         cut_(twin, decided)
         try:
-            return decided, state, _difference(twin, inputs, graphs[0], ghosts)
+            return decided, state, _difference(twin, inputs, wanted, ghosts)
         except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as problem:
             if trust.nothing:
                 reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
                 raise ValueError(f"no cut could be verified on the example: {reason}") from problem
         reached = _reached(twin, inputs)
         trust.lose([graphs[0].modules[path] for path in state.guesses if path in reached])
+
+
+def _twin(model: nn.Module, decided: Plan) -> nn.Module:
+    """A copy to cut: its tensors are the model's own, but for those that a fold writes into."""
+    written = {fold.tensor for fold in decided.folds}
+    named = (*model.named_parameters(), *model.named_buffers())
+    return copy.deepcopy(model, {id(t): t for name, t in named if name not in written})
 
 
 def _reached(twin: nn.Module, inputs: tuple[Any, ...]) -> set[str]:
@@ -130,11 +144,11 @@ def _unused(model: nn.Module, graph: Graph) -> bool:
     return any(name not in used for name, _ in model.named_parameters())
 
 
-def _difference(twin: nn.Module, inputs: tuple[Any, ...], graph: Graph, ghosts: Ghosts) -> float:
+def _difference(twin: nn.Module, inputs: tuple[Any, ...], wanted: Any, ghosts: Ghosts) -> float:
     """How far the outputs of a copy that was cut are off; an error if it cannot be right."""
     with torch.no_grad():
         ours = [t for t in tree_flatten(twin(*inputs))[0] if isinstance(t, Tensor)]
-    theirs = [t for t in tree_flatten(graph.result)[0] if isinstance(t, Tensor)]
+    theirs = [t for t in tree_flatten(wanted)[0] if isinstance(t, Tensor)]
     worst = 0.0
     for one, other in zip(ours, theirs, strict=True):
         if one.shape != other.shape:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -24,18 +25,49 @@ RULES: dict[str, Rule] = {}
 class Mixing:
     """An operation whose every output channel is a weighted sum over input channels.
 
-    `uses` tells which output has a weight for which input; `const` is the inputs' constants.
+    `kernels` is `(outputs, inputs of a group, elements)`, with the inputs' constants in `const`.
     """
 
     node: Node
     outputs: Tensor
     inputs: Tensor
-    uses: Tensor  # (outputs, inputs)
-    sums: Tensor  # (outputs, inputs): what a constant input of one adds to an output
+    kernels: Tensor
+    groups: int
     const: Tensor
-    exact: bool  # it adds that everywhere, at the border of the image as well
+    exact: bool  # it adds a constant everywhere, at the border of the image as well
     weight: str
     bias: str | None
+
+    @cached_property
+    def uses(self) -> Tensor:
+        """Which output has a weight for which input of its group."""
+        if self.kernels.shape[2] == 1:
+            return (self.kernels[:, :, 0] != 0).cpu()
+        return (self.kernels.abs().sum(2) != 0).cpu()  # nought only if every weight is
+
+    def read_by(self, rows: Tensor) -> Tensor:
+        """Which inputs some of the chosen outputs have a weight for."""
+        parts = self.uses.reshape(self.groups, -1, self.uses.shape[1])
+        if self.groups == 1:
+            return self.uses[rows].any(0)
+        return (parts & rows.reshape(self.groups, -1, 1)).any(1).reshape(-1)
+
+    def reads(self, chosen: Tensor) -> Tensor:
+        """Which outputs have a weight for some of the chosen inputs."""
+        mine = chosen.reshape(self.groups, 1, -1)
+        parts = self.uses.reshape(self.groups, -1, self.uses.shape[1])
+        return (parts & mine).any(2).reshape(-1)
+
+    def sum_over(self, const: Tensor) -> Tensor:
+        """What inputs with these constants add to each output, away from the border."""
+        filled = const != 0
+        if not bool(filled.any()):
+            return torch.zeros(len(self.outputs), dtype=torch.float64)
+        if self.groups == 1:
+            sums = self.kernels[:, filled.to(self.kernels.device)].double().sum(2).cpu()
+            return sums @ const[filled]
+        sums = self.kernels.double().sum(2).cpu().reshape(self.groups, -1, self.kernels.shape[1])
+        return (sums * const.reshape(self.groups, 1, -1)).sum(2).reshape(-1)
 
 
 @dataclass

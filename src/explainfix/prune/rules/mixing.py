@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..graph import Node
+from ..graph import Node, Ref
 from ..state import Mixing, State, rule
 from ..values import channels
 
@@ -20,13 +20,9 @@ def convolution(state: State, node: Node) -> None:
         return
     inputs, const = held
     kernels = state.graph.tensors[weight_ref.number].detach()
-    uses = (kernels != 0).flatten(2).any(2).cpu()
-    sums = kernels.double().flatten(2).sum(2).cpu()
     if turned:
-        uses, sums = _by_output(uses, groups), _by_output(sums, groups)
-    exact = not turned and not any(padding)
+        kernels = _by_output(kernels, groups)
     name = weight.parameter
-    offset = state.graph.tensors[bias.number].detach().double().cpu() if bias else None
     if groups == 1:
         state.assign(weight_ref, 0 if turned else 1, inputs)
         first = 1 if turned else 0
@@ -34,50 +30,47 @@ def convolution(state: State, node: Node) -> None:
             state.axes[name, first] = state.fresh(shape[1])
         outputs = state.axes[name, first]
     else:
-        outputs, uses, sums = _grouped(state, name, inputs, shape[1], groups, uses, sums)
+        outputs = _grouped(state, name, inputs, shape[1], groups)
         state.axes[name, 0] = inputs if turned else outputs
-    state.assign(bias, 0, outputs)
-    bias_name = state.graph.parameters.get(bias.number) if bias else None
-    state.mixings.append(Mixing(node, outputs, inputs, uses, sums, const, exact, name, bias_name))
-    total = state.settled(outputs, _summed(uses, sums, const, offset, exact))
-    state.put(node, channels(shape, 1, outputs, total))
+    exact = not turned and not any(padding)
+    mixing = Mixing(
+        node, outputs, inputs, kernels.flatten(2), groups, const, exact, name, _name(state, bias)
+    )
+    _finish(state, mixing, bias, shape)
 
 
-def _grouped(
-    state: State, name: str, inputs: Tensor, out: int, groups: int, uses: Tensor, sums: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _finish(state: State, mixing: Mixing, bias: Ref | None, shape: tuple[int, ...]) -> None:
+    """Note a mixing, its bias and what is constant of its outputs."""
+    state.assign(bias, 0, mixing.outputs)
+    state.mixings.append(mixing)
+    usable = mixing.const == 0
+    if mixing.exact:
+        usable |= ~mixing.const.isnan()
+    total = mixing.sum_over(torch.where(usable, mixing.const, 0.0))
+    if bias is not None:
+        total = total + state.graph.tensors[bias.number].detach().double().cpu()
+    total = torch.where(mixing.reads(~usable), torch.nan, total)  # these vary
+    total = state.settled(mixing.outputs, total)
+    state.put(mixing.node, channels(shape, 1, mixing.outputs, total))
+
+
+def _name(state: State, ref: Ref | None) -> str | None:
+    return None if ref is None else state.graph.parameters.get(ref.number)
+
+
+def _grouped(state: State, name: str, inputs: Tensor, out: int, groups: int) -> Tensor:
     """Each group goes as a whole: its inputs and outputs are tied to one label."""
     if name not in state.grouped:
         state.grouped[name] = state.fresh(groups)
     labels = state.grouped[name]
-    width = len(inputs) // groups
-    outputs = labels.repeat_interleave(out // groups)
-    state.tie(labels.repeat_interleave(width), inputs)
-    rows = torch.arange(out).unsqueeze(1)
-    columns = (rows // (out // groups)) * width + torch.arange(width)
-    spread = []
-    for table in (uses, sums):  # the blocks of the groups, over all inputs
-        whole = torch.zeros(out, len(inputs), dtype=table.dtype)
-        whole[rows, columns] = table
-        spread.append(whole)
-    return outputs, spread[0], spread[1]
+    state.tie(labels.repeat_interleave(len(inputs) // groups), inputs)
+    return labels.repeat_interleave(out // groups)
 
 
-def _by_output(table: Tensor, groups: int) -> Tensor:
-    """A transposed weight's table (inputs, outputs per group) as (outputs, inputs per group)."""
-    blocks = table.reshape(groups, table.shape[0] // groups, table.shape[1])
-    return blocks.transpose(1, 2).reshape(-1, table.shape[0] // groups)
-
-
-def _summed(
-    uses: Tensor, sums: Tensor, const: Tensor, offset: Tensor | None, exact: bool
-) -> Tensor:
-    """The outputs that are constant: all their inputs with a weight are, away from any border."""
-    usable = (const == 0) | (~const.isnan() if exact else torch.zeros_like(const, dtype=torch.bool))
-    varying = (uses & ~usable).any(1)
-    total = sums @ torch.where(usable, const, 0.0)
-    total = total if offset is None else total + offset
-    return torch.where(varying, torch.nan, total)
+def _by_output(kernels: Tensor, groups: int) -> Tensor:
+    """A transposed weight (inputs, outputs of a group, …) as (outputs, inputs of a group, …)."""
+    blocks = kernels.reshape(groups, -1, *kernels.shape[1:])
+    return blocks.transpose(1, 2).flatten(0, 1)
 
 
 @rule("addmm", "mm")
@@ -91,7 +84,7 @@ def linear(state: State, node: Node) -> None:
         return
     inputs, const = held
     name = weight.parameter
-    raw = state.graph.tensors[turned.number].detach().T.cpu()
+    kernels = state.graph.tensors[turned.number].detach().T.unsqueeze(2)
     if (name, 1) in state.axes:
         state.tie(state.axes[name, 1], inputs)
     else:
@@ -99,12 +92,5 @@ def linear(state: State, node: Node) -> None:
     if (name, 0) not in state.axes:
         state.axes[name, 0] = state.fresh(shape[1])
     outputs = state.axes[name, 0]
-    if biased:
-        state.assign(bias, 0, outputs)
-    bias_name = state.graph.parameters.get(bias.number) if bias else None
-    offset = state.graph.tensors[bias.number].detach().double().cpu() if bias else None
-    uses = raw != 0
-    sums = raw.double()
-    state.mixings.append(Mixing(node, outputs, inputs, uses, sums, const, True, name, bias_name))
-    total = state.settled(outputs, _summed(uses, sums, const, offset, True))
-    state.put(node, channels(shape, 1, outputs, total))
+    mixing = Mixing(node, outputs, inputs, kernels, 1, const, True, name, _name(state, bias))
+    _finish(state, mixing, bias, shape)
