@@ -2,11 +2,12 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import torch
 from torch import nn
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONFIG, METRICS, RESULT = "config.toml", "metrics.csv", "result.json"
+CHECKPOINT = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True)
@@ -173,19 +175,31 @@ def write_events(events: Any, row: dict[str, float]) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make the folder and keep other processes out; the system undoes it when this one dies."""
+    """Make the folder and keep other processes out; the system undoes it when this one dies.
+
+    If all that comes of it is an error, and no checkpoint, a new folder is gone again.
+    """
+    new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        _lock(file, folder)
+        try:
+            yield
+        except BaseException:
+            if new and not (folder / CHECKPOINT).exists():
+                shutil.rmtree(folder)
+            raise
+
+
+def _lock(file: TextIO, folder: Path) -> None:
     try:
         import fcntl
     except ImportError:  # Windows
-        yield
         return
-    with (folder / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"{str(folder)!r} is being run by another process") from None
-        yield
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"{str(folder)!r} is being run by another process") from None
 
 
 def _open_guide(guide: str) -> nn.Module:

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Test:
+class Significance:
     """The outcome of a test, with what was tested."""
 
     name: str
@@ -54,21 +54,21 @@ class Bands:
 
 def paired_wilcoxon(
     first: ArrayLike, second: ArrayLike, *, alternative: Alternative = "two-sided"
-) -> Test:
+) -> Significance:
     """Wilcoxon's signed-rank test of paired scores; "greater" asks if the first are.
 
     Pairs without a difference are left out of the test, as Wilcoxon did, but counted. If no pair
     differs there is no evidence: p is 1.
 
     >>> paired_wilcoxon([1, 2, 3, 4, 5], [0, 0, 0, 0, 0], alternative="greater")
-    Test(name='paired Wilcoxon signed-rank, greater', pairs=5, p=0.03125, statistic=15.0)
+    Significance(name='paired Wilcoxon signed-rank, greater', pairs=5, p=0.03125, statistic=15.0)
     """
     a, b = _paired(first, second)
     name = f"paired Wilcoxon signed-rank, {alternative}"
     if len(a) == 0 or (a == b).all():
-        return Test(name, len(a), 1.0, 0.0)
+        return Significance(name, len(a), 1.0, 0.0)
     statistic, p = _wilcoxon(a - b, alternative)
-    return Test(name, len(a), p, statistic)
+    return Significance(name, len(a), p, statistic)
 
 
 def epoch_bands(first: ArrayLike, second: ArrayLike, *, width: int = 10) -> Bands:
@@ -105,15 +105,15 @@ def mean_interval(values: ArrayLike, *, level: float = 0.95) -> Interval:
     x = np.asarray(values, float)
     if x.ndim != 1 or len(x) < 2:
         raise ValueError(f"an interval needs at least two values in a row, not shape {x.shape}")
-    reach = stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / len(x) ** 0.5
+    reach = float(stats.t.ppf((1 + level) / 2, len(x) - 1) * x.std(ddof=1) / len(x) ** 0.5)
     mean = float(x.mean())
     return Interval(f"{level:.0%} Student's t", len(x), mean, mean - reach, mean + reach)
 
 
-def holm(tests: Mapping[str, Test]) -> dict[str, Test]:
+def holm(tests: Mapping[str, Significance]) -> dict[str, Significance]:
     """The same tests, their p-values corrected for their number by Holm's step-down method.
 
-    >>> tests = {"a": Test("t", 6, 0.01, 0.0), "b": Test("t", 6, 0.04, 0.0)}
+    >>> tests = {"a": Significance("t", 6, 0.01, 0.0), "b": Significance("t", 6, 0.04, 0.0)}
     >>> [(test.name, test.p) for test in holm(tests).values()]
     [('t, Holm over 2 tests', 0.02), ('t, Holm over 2 tests', 0.04)]
     """
@@ -125,14 +125,14 @@ def holm(tests: Mapping[str, Test]) -> dict[str, Test]:
         corrected[key] = largest
     suffix = f", Holm over {len(tests)} tests"
     return {
-        key: Test(test.name + suffix, test.pairs, corrected[key], test.statistic)
+        key: Significance(test.name + suffix, test.pairs, corrected[key], test.statistic)
         for key, test in tests.items()
     }
 
 
 def compare_methods(
     scores: Mapping[str, Sequence[float]], baseline: str, *, alternative: Alternative = "two-sided"
-) -> dict[str, Test]:
+) -> dict[str, Significance]:
     """Each method against the baseline, paired by place, corrected for the number of methods."""
     if baseline not in scores:
         raise ValueError(f"no scores for the baseline {baseline!r}")

@@ -37,6 +37,7 @@ from .losses import Loss, losses
 from .memory import keep_large_blocks
 from .metrics import MAIN_SCORE, score
 from .runs import (
+    CHECKPOINT,
     Moment,
     Report,
     Run,
@@ -91,7 +92,7 @@ class _Work:
         self.network = build_model(config, dataset)
         if config.channels_last:
             self.network.to(memory_format=torch.channels_last)
-        self.checkpoint = folder / "checkpoint.safetensors"
+        self.checkpoint = folder / CHECKPOINT
         self.optimizer = make_optimizer(config, fabric.to_device(self.network))
         self.progress = Progress()
         self.left_out: dict[str, tuple[str, ...]] = {}  # labels that a split cannot score
