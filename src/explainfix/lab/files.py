@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -100,13 +100,15 @@ def _is_damaged(tree: Tree, name: str) -> bool:
     return False
 
 
-def report_damaged(where: object, damaged: Sequence[str]) -> None:
-    """The error for damaged files that were not to be skipped; none, no error."""
-    if damaged:
-        raise ValueError(
-            f"{str(where)!r} has {few(damaged, 'damaged or missing file')}; "
-            "skip_damaged leaves them out"
-        )
+def settle_damaged(
+    path: str, problems: Mapping[str, Sequence[str]], *, skip: bool
+) -> tuple[str, ...]:
+    """The files with a problem ("damaged", "without a mask", …): an error, or all to be skipped."""
+    found = {what: names for what, names in problems.items() if names}
+    if found and not skip:
+        told = "; ".join(f"{few(names, 'file')} {what}" for what, names in found.items())
+        raise ValueError(f"{path!r} has {told}: skip_damaged leaves them out")
+    return tuple(name for names in found.values() for name in names)
 
 
 def check_one_size(files: Iterable[tuple[Tree, str]], remedy: str) -> None:

@@ -22,7 +22,7 @@ from .. import cache
 from ..augment import Crop, InTurn, LabelNoise, add_noise, flip, shift_mean, stretch_contrast
 from ..data import Augment, Dataset, Images, Listed, Sample
 from ..decode import read_image, read_mask
-from ..files import Tree, check_one_size, few, find_damaged, found_in, report_damaged
+from ..files import Tree, check_one_size, few, find_damaged, found_in, settle_damaged
 from ..splits import check_share, divide
 from ..tables import read_table
 
@@ -53,9 +53,8 @@ def bbbc038v1(
     """
     check_share("val_share", val_share)
     check_share("label_noise", label_noise)
-    parts, damaged = _open_parts(path)
-    if not skip_damaged:
-        report_damaged(path, damaged)
+    parts, problems = _open_parts(path)
+    damaged = settle_damaged(path, problems, skip=skip_damaged)
     parts["train"], parts["val"] = divide(parts["train"], val_share, seed)
     bad = set(damaged)
     splits: dict[str, Images] = {}
@@ -82,7 +81,7 @@ def bbbc038v1(
         splits=splits,
         augment=InTurn(prepare, steps),
         prepare=prepare,
-        damaged=tuple(damaged),
+        damaged=damaged,
     )
 
 
@@ -101,8 +100,8 @@ class Entry:
         return [f"{self.tree.path.name}/{name}" for name in (self.image, *self.masks)]
 
 
-def _open_parts(path: str) -> tuple[dict[str, list[Entry]], list[str]]:
-    """The entries of each part that is there, and the files that are damaged or have no partner."""
+def _open_parts(path: str) -> tuple[dict[str, list[Entry]], dict[str, list[str]]]:
+    """The entries of each part that is there, and the files with a problem."""
     folder = Path(path)
     if not path or not folder.is_dir():
         raise ValueError(
@@ -110,7 +109,7 @@ def _open_parts(path: str) -> tuple[dict[str, list[Entry]], list[str]]:
             f"bbbc038v1:FOLDER: {found_in(path)}"
         )
     parts: dict[str, list[Entry]] = {}
-    damaged: list[str] = []
+    problems: dict[str, list[str]] = defaultdict(list)
     for split, (stem, table) in zip(("train", "test", "stage2"), TABLES.items(), strict=True):
         tree = _find(folder, stem)
         if tree is None:
@@ -120,16 +119,17 @@ def _open_parts(path: str) -> tuple[dict[str, list[Entry]], list[str]]:
         images, masks = _list_files(tree)
         rows = _read_table(folder / table) if table else {}
         known = set(rows) if table else set(masks)
-        lone = [images[name] for name in sorted(set(images) - known)]
-        if table is None or split == "test":
-            damaged += [f"{tree.path.name}/{name} (no mask)" for name in lone]
-        damaged += [f"{stem}/{name} (no image)" for name in sorted(known - set(images))]
+        place = tree.path.name
+        if split != "stage2":  # where the organisers left images out
+            lone = [images[name] for name in sorted(set(images) - known)]
+            problems["without a mask"] += [f"{place}/{name}" for name in lone]
+        problems["without an image"] += [f"{place}/{name}" for name in sorted(known - set(images))]
         parts[split] = [
             Entry(name, tree, images[name], tuple(masks.get(name, ())), tuple(rows.get(name, ())))
             for name in sorted(known & set(images))
         ]
         files = [file for entry in parts[split] for file in (entry.image, *entry.masks)]
-        damaged += [f"{tree.path.name}/{name}" for name in find_damaged(tree, files)]
+        problems["damaged"] += [f"{place}/{name}" for name in find_damaged(tree, files)]
         if not parts[split]:
             raise ValueError(
                 f"{str(tree.path)!r} has {few(list(images.values()), 'image')} as ID/images/*.png "
@@ -137,7 +137,7 @@ def _open_parts(path: str) -> tuple[dict[str, list[Entry]], list[str]]:
             )
     if "train" not in parts:
         raise ValueError(f"{path!r} has no stage1_train.zip and no stage1_train/: {found_in(path)}")
-    return parts, damaged
+    return parts, problems
 
 
 def _find(folder: Path, stem: str) -> Tree | None:

@@ -16,7 +16,7 @@ from ...registry import datasets, unknown
 from ..augment import Crop, InTurn, keep
 from ..data import Dataset, Images, Listed, Sample
 from ..decode import read_image, to_channels
-from ..files import Tree, find_damaged, found_in, report_damaged
+from ..files import Tree, find_damaged, found_in, settle_damaged
 from ..splits import check_share
 from ..tables import read_table
 
@@ -47,8 +47,7 @@ def chexpert(
     tree = Tree(folder)
     rows = {name: _read_rows(folder / name) for name in ("train.csv", "valid.csv")}
     damaged = find_damaged(tree, [image for part in rows.values() for image, _ in part])
-    if not skip_damaged:
-        report_damaged(path, damaged)
+    settle_damaged(path, {"damaged or missing": damaged}, skip=skip_damaged)
     train, val = _divide(rows["train.csv"], val_share, seed, by_patient)
     bad = set(damaged)
     splits: dict[str, Images] = {}

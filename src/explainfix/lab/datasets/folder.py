@@ -19,7 +19,7 @@ from ...registry import datasets
 from ..augment import Crop, InTurn, flip, flip_sideways, keep
 from ..data import Augment, Dataset, Images, Listed, Sample
 from ..decode import EXTENSIONS, read_image, read_mask, resize, to_channels
-from ..files import Tree, check_one_size, few, find_damaged, report_damaged
+from ..files import Tree, check_one_size, few, find_damaged, settle_damaged
 from ..splits import check_share, divide
 
 SPLITS = ("train", "val", "test")
@@ -63,9 +63,8 @@ def folder(
     tree = Tree(Path(path))
     groups, classes, lone = _list_items(tree, path)
     files = [file for items in groups.values() for i in items for file in (i.name, i.mask) if file]
-    damaged = (*lone, *find_damaged(tree, files))
-    if not skip_damaged:
-        report_damaged(path, damaged)
+    problems = {"damaged": find_damaged(tree, files), **lone}
+    damaged = settle_damaged(path, problems, skip=skip_damaged)
     groups = _divide(groups, val_share, test_share, seed)
     bad = set(damaged)
     splits: dict[str, Images] = {}
@@ -92,7 +91,9 @@ def folder(
     )
 
 
-def _list_items(tree: Tree, path: str) -> tuple[dict[str, list[Item]], tuple[str, ...], list[str]]:
+def _list_items(
+    tree: Tree, path: str
+) -> tuple[dict[str, list[Item]], tuple[str, ...], dict[str, list[str]]]:
     """Images by split ("" if they are yet to be divided), the classes, and what has no partner."""
     images = [name for name in tree.names if name.lower().endswith(EXTENSIONS)]
     tops = {name.partition("/")[0] for name in images if "/" in name}
@@ -107,8 +108,10 @@ def _list_items(tree: Tree, path: str) -> tuple[dict[str, list[Item]], tuple[str
         for key, name in pictures.items():
             if key in masks:
                 groups[key[0]].append(Item(name, mask=masks[key]))
-        lone = [f"{pictures[key]} (no mask)" for key in pictures if key not in masks]
-        lone += [f"{masks[key]} (no image)" for key in masks if key not in pictures]
+        lone = {
+            "without a mask": [pictures[key] for key in pictures if key not in masks],
+            "without an image": [masks[key] for key in masks if key not in pictures],
+        }
         return groups, (), lone
     classes = tuple(sorted(inner))
     if len(classes) < 2:
@@ -117,7 +120,7 @@ def _list_items(tree: Tree, path: str) -> tuple[dict[str, list[Item]], tuple[str
     for name, part in parts:
         if len(part) > 1:
             groups[split_of[name]].append(Item(name, label=classes.index(part[0])))
-    return groups, classes, []
+    return groups, classes, {}
 
 
 def _by_stem(

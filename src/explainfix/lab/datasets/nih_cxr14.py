@@ -21,7 +21,7 @@ from .. import cache
 from ..augment import InTurn, Shift, keep
 from ..data import Dataset, Images, Listed, Sample
 from ..decode import read_image, resize, to_channels
-from ..files import Tree, few, find_damaged, found_in, report_damaged
+from ..files import Tree, few, find_damaged, found_in, settle_damaged
 from ..splits import check_share, divide
 from ..tables import read_table
 
@@ -90,7 +90,7 @@ def _find_prepared(path: str) -> Path | None:
 
 def _open_prepared(path: Path, chosen: Sequence[str], size: int) -> dict[str, Images]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except Exception as error:  # a zip of arrays can be broken in many ways
         raise ValueError(f"{str(path)!r} cannot be read: {' '.join(str(error).split())}") from None
@@ -143,10 +143,10 @@ def _open_official(
     if unlabelled:
         raise ValueError(f"{table.name} has no row for {few(unlabelled, 'listed image')}")
     everything = [name for names in listed.values() for name in names]
-    damaged = tuple(name for name in everything if name not in files)
-    damaged += find_damaged(tree, [files[name] for name in everything if name in files])
-    if not skip_damaged:
-        report_damaged(path, damaged)
+    missing = [name for name in everything if name not in files]
+    broken = find_damaged(tree, [files[name] for name in everything if name in files])
+    problems = {"missing": missing, "damaged": broken}
+    damaged = settle_damaged(path, problems, skip=skip_damaged)
     train, val = divide(listed[LISTS[0]], val_share, seed, group=patients.__getitem__)
     bad = set(damaged)
     splits: dict[str, Images] = {}
