@@ -1,4 +1,5 @@
 import inspect
+import json
 import pickle
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from explainfix.cli import main
 from explainfix.lab.data import Sample, collate, dataset_options, list_datasets, open_dataset
 from explainfix.lab.sheet import contact_sheet
 from explainfix.registry import datasets
@@ -47,6 +49,8 @@ class TestOptions:
             ("folder", "crop", "big", "crop must be a whole number or none, not 'big'"),
             ("folder", "grey", "maybe", "grey must be true or false, not 'maybe'"),
             ("folder", "val_share", "half", "val_share must be a number, not 'half'"),
+            ("folder", "crop", 0, "crop must be at least 1, not 0"),
+            ("xray-like", "seed", -1, "seed must be at least 0, not -1"),
             ("folder", "val_share", 1.5, "val_share must be from 0 to below 1, not 1.5"),
             ("bbbc038v1", "normalise", "robus", "unknown normalise 'robus': did you mean 'robust'"),
         ],
@@ -62,6 +66,17 @@ class TestOptions:
     def test_unknown_dataset(self):
         with pytest.raises(ValueError, match="unknown dataset 'nucle': did you mean 'nuclei'"):
             open_dataset("nucle")
+
+
+def test_the_command(capsys):
+    assert main(["list", "datasets", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)["datasets"]
+    assert list(printed) == list_datasets()
+    assert printed["bbbc038v1"]["options"]["normalise"] == ["mean", "robust"]
+    assert main(["list", "datasets"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in list_datasets())
+    assert "--data-option normalise=mean|robust" in shown
 
 
 class TestSplits:

@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -112,6 +113,8 @@ def open_dataset(spec: str, *, skip_damaged: bool = False, **options: Any) -> Da
             takes = f"{name} takes {', '.join(known)}"
             raise ValueError(f"{unknown('option', option, known)} ({takes})")
     given = {option: _convert(option, value, known[option]) for option, value in options.items()}
+    if path.startswith("~"):  # which the shell leaves alone after a colon
+        path = str(Path(path).expanduser())
     opened: Dataset = make(path, skip_damaged=skip_damaged, **given)
     return opened
 

@@ -8,11 +8,6 @@ import numpy as np
 T = TypeVar("T")
 
 
-def check_share(name: str, share: float) -> None:
-    if not 0 <= share < 1:
-        raise ValueError(f"{name} must be from 0 to below 1, not {share!r}")
-
-
 def divide(
     items: Sequence[T], share: float, seed: int, *, group: Callable[[T], Hashable] | None = None
 ) -> tuple[list[T], list[T]]:

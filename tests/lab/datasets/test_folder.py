@@ -1,3 +1,4 @@
+import pickle
 import zipfile
 from collections import Counter
 
@@ -75,7 +76,15 @@ class TestClasses:
             open_dataset(f"folder:{tmp_path}/all.zip"),
         )
         assert plain.split("val").names == packed.split("val").names
-        assert torch.equal(plain.split("val")[0].image, packed.split("val")[0].image)
+        sent = pickle.loads(pickle.dumps(packed))  # as to a worker
+        for other in (packed, sent):
+            assert torch.equal(plain.split("val")[0].image, other.split("val")[0].image)
+        with zipfile.ZipFile(tmp_path / "all.zip") as archive:
+            assert len(archive.namelist()) == 30
+
+    def test_below_the_home(self, classes, monkeypatch):
+        monkeypatch.setenv("HOME", str(classes.parent))
+        assert len(open_dataset(f"folder:~/{classes.name}").split("train")) == 20
 
 
 class TestMasks:

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from ...registry import datasets
 from .. import cache
 from ..augment import Crop, InTurn, LabelNoise, add_noise, flip, shift_mean, stretch_contrast
+from ..checks import check_least, check_share
 from ..data import Augment, Dataset, Images, Listed, Sample
 from ..decode import read_image, read_mask
 from ..files import Tree, check_one_size, few, find_damaged, found_in, settle_damaged
-from ..splits import check_share, divide
+from ..splits import divide
 from ..tables import read_table
 
 TABLES = {  # the folder or zip of a split, and the table of its masks if they are not in it
@@ -53,6 +54,8 @@ def bbbc038v1(
     """
     check_share("val_share", val_share)
     check_share("label_noise", label_noise)
+    check_least(0, seed=seed)
+    check_least(1, crop=crop)
     parts, problems = _open_parts(path)
     damaged = settle_damaged(path, problems, skip=skip_damaged)
     parts["train"], parts["val"] = divide(parts["train"], val_share, seed)

@@ -14,10 +14,10 @@ import torch
 
 from ...registry import datasets, unknown
 from ..augment import Crop, InTurn, keep
+from ..checks import check_least, check_share
 from ..data import Dataset, Images, Listed, Sample
 from ..decode import read_image, to_channels
 from ..files import Tree, find_damaged, found_in, settle_damaged
-from ..splits import check_share
 from ..tables import read_table
 
 CLASSES = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
@@ -43,6 +43,7 @@ def chexpert(
     `by_patient`. `crop` pixels square are cut from an image to train on.
     """
     check_share("val_share", val_share)
+    check_least(1, crop=crop, samples_per_epoch=samples_per_epoch)
     folder = _find(path)
     tree = Tree(folder)
     rows = {name: _read_rows(folder / name) for name in ("train.csv", "valid.csv")}

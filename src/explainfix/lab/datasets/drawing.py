@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_least
 from ..data import Images, Listed, Sample
 
 Array = NDArray[Any]
@@ -19,9 +20,9 @@ def draw_splits(
     """`count` images to train on, a quarter as many to validate and to test."""
     if path:
         raise ValueError(f"{name!r} is drawn, not read: it takes no path, and {path!r} was given")
-    for option, value, least in (("seed", seed, 0), ("count", count, 1), ("size", size, 32)):
-        if value < least:
-            raise ValueError(f"{option} must be at least {least}, not {value!r}")
+    check_least(0, seed=seed)
+    check_least(1, count=count)
+    check_least(32, size=size)
     counts = {"train": count, "val": max(count // 4, 1), "test": max(count // 4, 1)}
     return {
         split: Listed(

@@ -17,10 +17,11 @@ import torch
 
 from ...registry import datasets
 from ..augment import Crop, InTurn, flip, flip_sideways, keep
+from ..checks import check_least, check_share
 from ..data import Augment, Dataset, Images, Listed, Sample
 from ..decode import EXTENSIONS, read_image, read_mask, resize, to_channels
 from ..files import Tree, check_one_size, few, find_damaged, settle_damaged
-from ..splits import check_share, divide
+from ..splits import divide
 
 SPLITS = ("train", "val", "test")
 LAYOUT = "CLASS/*.png, or images/ and masks/, alone or within train/, val/ and test/"
@@ -56,6 +57,8 @@ def folder(
     """
     check_share("val_share", val_share)
     check_share("test_share", test_share)
+    check_least(0, seed=seed)
+    check_least(1, size=size, crop=crop)
     if not path or not Path(path).exists():
         raise ValueError(
             f"'folder' needs a folder or zip, as in folder:PATH: {path!r} is not there"

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from ...registry import datasets, unknown
 from .. import cache
 from ..augment import InTurn, Shift, keep
+from ..checks import check_least, check_share
 from ..data import Dataset, Images, Listed, Sample
 from ..decode import read_image, resize, to_channels
 from ..files import Tree, few, find_damaged, found_in, settle_damaged
-from ..splits import check_share, divide
+from ..splits import divide
 from ..tables import read_table
 
 CHEXPERT = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Effusion")
@@ -57,6 +58,8 @@ def nih_cxr14(
     prepared file brings its own splits.
     """
     check_share("val_share", val_share)
+    check_least(0, seed=seed)
+    check_least(1, size=size)
     chosen = CHEXPERT if classes == "chexpert" else tuple(sorted((*CHEXPERT, *OTHERS)))
     prepared = _find_prepared(path)
     damaged: tuple[str, ...] = ()
