@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from . import explaining as explaining  # registers the commands
+from . import exporting as exporting
 from . import fixing as fixing
 from . import pruning as pruning
 from . import training as training

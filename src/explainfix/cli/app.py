@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -87,6 +88,12 @@ def track_progress(items: Iterable[T], title: str, total: int | None = None) -> 
         known = list(items)
         items, total = known, len(known)
     return track(items, title, total, console=console, transient=True)
+
+
+def show_status(title: str) -> AbstractContextManager[object]:
+    """A line that says what is being done, on a terminal only, gone when done."""
+    console = Console(stderr=True)
+    return console.status(title) if console.is_terminal else nullcontext()
 
 
 def print_json(value: object) -> None:

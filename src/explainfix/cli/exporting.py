@@ -1,0 +1,60 @@
+"""The command that hands networks on: export."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from rich.markup import escape
+
+from ..export import example_input, export_onnx
+from ..store import check_free
+from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json, show_status
+
+
+@app.command
+def export(
+    model: Model,
+    /,
+    *,
+    output: Annotated[Path, OUTPUT],
+    size: str = "224",
+    check: bool = True,
+    build: Build | None = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a model to an ONNX file, for batches and images of any size where it can be.
+
+    Parameters
+    ----------
+    output
+        The .onnx file to write.
+    size
+        Height and width of the example to export with, such as 224 or 256x320.
+    check
+        Compare with PyTorch before the file is written.
+    """
+    if output.suffix != ".onnx":
+        raise ValueError(f"{str(output)!r} must end in .onnx")
+    check_free(output, overwrite=force)
+    lengths = _lengths(size)
+    network = open_model(model, build or Build())
+    example = example_input(network, lengths)
+    with show_status("Exporting" + (" and checking" if check else "")):
+        report = export_onnx(network, output, example, check=check, overwrite=force)
+    if as_json:
+        print_json({"output": str(output), "difference": report.difference} | asdict(report))
+        return
+    out = Console(highlight=False, soft_wrap=True)
+    out.print(escape(str(report)))
+    out.print(
+        f"Wrote {escape(str(output))}, {report.bytes / 1e6:.1f} MB, ONNX opset {report.opset}."
+    )
+
+
+def _lengths(size: str) -> list[int]:
+    try:
+        return [int(length) for length in size.lower().split("x")]
+    except ValueError:
+        raise ValueError(f"--size {size!r} is no size such as 224 or 256x320") from None
