@@ -1,6 +1,7 @@
 """The command line as a user sees it, in a process of its own where streams count."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -315,18 +316,43 @@ class TestPrune:
         file = str(tmp_path / "small.safetensors")
         assert main(["prune", "unetd", "--data", data, *share, "-o", file, "--json"]) == 0
         printed = json.loads(capsys.readouterr().out)
-        assert printed["parameters_after"] < 0.95 * printed["parameters_before"]
+        assert printed["output"] == file
+        assert printed["after"]["parameters"] < 0.95 * printed["before"]["parameters"]
         small = xf.load(file)
-        assert sum(p.numel() for p in small.parameters()) == printed["parameters_after"]
+        assert sum(p.numel() for p in small.parameters()) == printed["after"]["parameters"]
         assert main(["info", file]) == 0
 
-    def test_the_report_is_printed(self, data, tmp_path, capsys):
-        file = str(tmp_path / "small.safetensors")
-        assert main(["prune", "unetd", "--data", data, "--zero", "0.9", "-o", file]) == 0
-        printed = capsys.readouterr().out
-        assert "Zeroed 1,274 kernels (90.0%)." in printed
-        assert "parameters removed" in printed
-        assert "Largest change of an output" in printed
+    def test_the_report_is_printed(self, data, tmp_path):
+        file, page = tmp_path / "small.safetensors", tmp_path / "page.html"
+        options = ["--zero", "0.9", "-o", file, "--report", page]
+        done = run("prune", "unetd", "--data", data, *options, env={**os.environ, "COLUMNS": "80"})
+        assert (done.returncode, done.stderr) == (0, "")
+        lines = done.stdout.splitlines()
+        assert lines[0] == "Zeroed 1,274 kernels (90.0%), and cut what died of it."
+        assert [line.split("  ")[0] for line in lines[3:6]] == [
+            "parameters", "megabytes", "million multiply-adds",
+        ]  # fmt: skip
+        assert any(line.startswith("Largest change of an output") for line in lines)
+        assert lines[-2].startswith(f"Wrote {file}, ")
+        assert lines[-1] == f"Wrote {page}."
+        assert max(len(line) for line in lines if "Wrote" not in line) <= 80
+        assert "What pruning removed" in page.read_text()
+
+    def test_without_filling_the_noughts_stay(self, tmp_path, capsys):
+        data = str(tmp_path / "images.npz")
+        np.savez(data, x=np.random.default_rng(0).normal(size=(2, 3, 32, 32)).astype("float32"))
+        files = [str(tmp_path / name) for name in ("filled.safetensors", "bare.safetensors")]
+        model = str(tmp_path / "model.safetensors")
+        xf.save(xf.create_model("torchvision:resnet18", num_classes=1), model)
+        words = ["prune", model, "--data", data, "--zero", "0.5", "-o"]
+        assert main([*words, files[0]]) == 0
+        assert "weights that are still nought were filled: train before use." in " ".join(
+            capsys.readouterr().out.split()
+        )
+        assert main([*words, files[1], "--no-fill"]) == 0
+        assert "filled" not in capsys.readouterr().out
+        noughts = [int((xf.load(file).layer4[1].conv2.weight == 0).sum()) for file in files]
+        assert noughts[0] == 0 < noughts[1]
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -335,6 +361,8 @@ class TestPrune:
             ("", "either zero="),
             ("--zero 0.5 --target-params 0.5", "either zero="),
             ("--target-params 0.0001", "of the parameters stay, more than"),
+            ("--zero 0.5 --report page.pdf", "'page.pdf' must end in .html"),
+            ("--zero 0.5 --report missing/page.html", "'missing'"),
         ],
     )
     def test_mistakes(self, data, tmp_path, arguments, message, capsys):

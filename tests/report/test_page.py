@@ -31,7 +31,7 @@ def basis_of(shape):
     return filters, [list(frequency) for frequency in frequencies]
 
 
-def example(shapes, *, weighted=True, samples=24, comparison=False, paths=None):
+def example(shapes, *, weighted=True, samples=24, comparison=False, pruning=False, paths=None):
     """What a page is made of, for a network whose layers have these kernel shapes."""
     random = np.random.default_rng(0)
     layers, by_name = [], {}
@@ -103,7 +103,33 @@ def example(shapes, *, weighted=True, samples=24, comparison=False, paths=None):
         }
         if comparison
         else None,
-        "pruning": None,
+        "pruning": pruned([layer["path"] for layer in layers]) if pruning else None,
+    }
+
+
+def pruned(paths):
+    """What the page says about pruning a network of these layers and a classifier."""
+    before, after = 25_557_032, 6_271_640
+    return {
+        "answer": "75% of the parameters are gone.",
+        "exactness": "Exact: the outputs are those of the zeroed network.",
+        "notes": ["1,098,720 kernels zeroed, 90% of all: those that matter least."],
+        "barriers": [
+            {"text": f"{64 * i} channels stay because of", "operation": "foo", "module": paths[0]}
+            for i in range(3)
+        ],
+        "totals": [
+            {"name": name, "before": f"{before:,}", "after": f"{after:,}", "share": after / before}
+            for name in ("Parameters", "Memory", "Multiply-adds")
+        ],
+        "layers": [
+            {"path": path, "inputs_before": 512, "inputs_after": 512 - i}
+            | {"outputs_before": 512, "outputs_after": 512 - 40 * (i % 5)}
+            | {"parameters_before": 2_359_296, "parameters_after": 2_359_296 // (i + 1)}
+            | {"kernels_zeroed": 1000 * i, "constants_folded": i, "ghosts_dropped": 0}
+            | {"weights_filled": 0}
+            for i, path in enumerate([*paths, "fc"])
+        ],
     }
 
 
@@ -121,7 +147,7 @@ def embedded(page: str):
 
 
 def test_hostile_names_stay_text():
-    data = example([(3, 3)] * 3, paths=[HOSTILE, "b", "c"], comparison=True)
+    data = example([(3, 3)] * 3, paths=[HOSTILE, "b", "c"], comparison=True, pruning=True)
     data["title"] = data["comparison"]["other"] = data["skipped"][0]["path"] = HOSTILE
     page = render_page(data)
     assert "<script>alert" not in page
@@ -142,7 +168,7 @@ def test_what_is_not_a_number_becomes_null():
 
 
 def test_nothing_is_fetched_and_nothing_is_left_unfilled():
-    page = render_page(example(RESNET, comparison=True))
+    page = render_page(example(RESNET, comparison=True, pruning=True))
     outside = [url for url in re.findall(r"https?://[^\s\"'<>%]+", page) if "w3.org" not in url]
     assert outside == []
     assert "{{" not in page.split('id="data">')[0].split("</style>")[1]
@@ -359,6 +385,7 @@ CONTRAST = """selectors => {
 WORDS = [
     *("h1", ".numbers li", ".advice p", ".advice h3", ".lead", ".switch input:checked + span"),
     *(".soft", ".grid .head", ".names span span", "tbody button", "thead button", "td", ".badge"),
+    *(".happened li", ".totals-table th", "#pruning .answer span", "#pruning tbody .was"),
     *(".answer", ".skipped li", ".reading li", "footer", "#theme", ".sum span", ".legend"),
 ]
 
@@ -369,7 +396,7 @@ def background(page):
 
 
 def test_dark_and_light_switch_are_remembered_and_readable(show):
-    page = show(example(RESNET, comparison=True), color_scheme="light")
+    page = show(example(RESNET, comparison=True, pruning=True), color_scheme="light")
     assert min(background(page)) > 200
     assert min(page.evaluate(CONTRAST, WORDS)) >= 4.5
     page.locator("#theme").click()
@@ -390,7 +417,8 @@ def test_the_system_chooses_the_theme_first(show):
 
 @pytest.mark.parametrize("columns", [12, 120])
 def test_a_phone_needs_no_sideways_scrolling(show, columns):
-    data = example([(7, 7)] + [(3, 3)] * columns, comparison=True, samples=4)
+    shapes = [(7, 7)] + [(3, 3)] * columns
+    data = example(shapes, comparison=True, pruning=True, samples=4)
     page = show(data, width=390, height=844)
     assert not scrolls_sideways(page)
     page.locator("#layers tbody button").nth(2).click()
@@ -401,13 +429,23 @@ def test_a_phone_needs_no_sideways_scrolling(show, columns):
 
 
 def test_print_is_light_and_complete(show):
-    page = show(example([(3, 3)] * 40, comparison=True, samples=2), color_scheme="dark")
+    data = example([(3, 3)] * 40, comparison=True, pruning=True, samples=2)
+    page = show(data, color_scheme="dark")
     page.locator("#theme").click()
     page.locator("#theme").click()  # dark, chosen by hand
     page.locator("#layers tbody button").first.click()
     page.emulate_media(media="print")
     assert min(background(page)) == 255
-    for part in ("h1", ".advice", ".grid", "#layers", "#comparison", ".skipped", ".reading"):
+    for part in (
+        "h1",
+        ".advice",
+        "#pruning",
+        ".grid",
+        "#layers",
+        "#comparison",
+        ".skipped",
+        ".reading",
+    ):
         assert page.locator(part).first.is_visible(), part
     for part in ("#panel", "#theme", "#scale", "#filter"):
         assert page.locator(part).is_hidden(), part
@@ -421,6 +459,43 @@ def test_comparison_appears_only_with_data(show):
     page = show(example([(3, 3)] * 3, comparison=True))
     assert page.locator("#comparison .answer").inner_text() == "The fixed filters are still fixed."
     assert page.locator("#comparison .paired").count() == 3
+
+
+def test_pruning_appears_only_with_data(show):
+    assert show(example([(3, 3)] * 3)).locator("#pruning").count() == 0
+    page = show(example([(3, 3)] * 3, pruning=True))
+    section = page.locator("#pruning")
+    assert section.locator(".answer").inner_text().startswith("75% of the parameters are gone.")
+    assert section.locator(".totals-table tbody tr").first.inner_text().split() == [
+        "Parameters", "25,557,032", "6,271,640", "25%",
+    ]  # fmt: skip
+    assert section.locator(".barriers li").count() == 3
+    heads = section.locator(".sortable thead th").all_inner_texts()
+    assert heads[-2:] == ["Kernels zeroed", "Folded"]  # no ghosts were dropped
+
+
+def test_bars_of_channels_are_as_long_as_what_is_kept(show):
+    page = show(example([(3, 3)] * 3, pruning=True))
+    row = page.locator("#pruning .sortable tbody tr").nth(2)
+    meter, fill = (row.locator(part).bounding_box() for part in (".meter", ".fill"))
+    assert fill["width"] / meter["width"] == pytest.approx(432 / 512, abs=0.01)
+    assert "432 of 512" in row.inner_text()
+
+
+def test_pruned_layers_sort_and_open(show):
+    page = show(example([(3, 3)] * 4, pruning=True))
+    rows = page.locator("#pruning .sortable tbody tr")
+    page.locator("#pruning thead button").filter(has_text="Parameters").click()
+    assert rows.first.locator("th").inner_text() == "layer1.0.conv2"
+    page.locator("#pruning thead button").filter(has_text="Layer").click()
+    assert rows.first.locator("th").inner_text() == "fc"
+    rows.first.click()  # it is not spatial: there is nothing to open
+    assert page.locator("#panel").is_hidden()
+    rows.nth(2).locator("button").click()
+    assert page.locator("#panel-title").inner_text() == "layer1.1.conv2"
+    assert page.locator("tr.chosen").count() == 2
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.textContent") == "layer1.1.conv2"
 
 
 def test_hostile_names_are_shown_as_text(show):

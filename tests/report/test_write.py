@@ -1,9 +1,12 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 import explainfix as xf
+from explainfix.prune.state import Barrier
+from explainfix.report.pruning import describe_exactness, pruning_data
 from explainfix.report.write import page_data
 
 
@@ -66,3 +69,35 @@ def test_an_explanation_read_from_a_file_has_a_page_too(why, tmp_path):
 def test_a_resnet50_page_is_small(tmp_path):
     xf.explain(xf.create_model("torchvision:resnet50")).to_html(tmp_path / "why.html")
     assert (tmp_path / "why.html").stat().st_size < 1_500_000
+
+
+def test_what_pruning_did_is_on_the_page(why, tmp_path):
+    model = xf.create_model("unetd")
+    scores = {p: torch.rand(w.weight.shape[:2]) for p, w in xf.spatial_layers(model).items()}
+    report = xf.channel_prune_(model, torch.randn(1, 3, 32, 32), scores, zero=0.8)
+    pruning = json.loads(json.dumps(page_data(why, pruning=report)))["pruning"]
+    assert [total["name"] for total in pruning["totals"]] == [
+        "Parameters", "Memory", "Multiply-adds",
+    ]  # fmt: skip
+    assert pruning["totals"][0]["before"] == "116,695"
+    assert pruning["totals"][0]["share"] == report.params_kept
+    assert [row["path"] for row in pruning["layers"]] == list(report.layers_before)
+    assert sum(row["kernels_zeroed"] for row in pruning["layers"]) == 1132
+    why.to_html(tmp_path / "why.html", pruning=report)
+    assert "1,132 kernels zeroed, 80% of all" in (tmp_path / "why.html").read_text()
+
+
+def test_exactness_is_said_in_words():
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Conv2d(2, 1, 3))
+    report = xf.prune_(model, torch.randn(1, 1, 9, 9))
+    assert describe_exactness(report).startswith("Exact: ")
+    assert (
+        describe_exactness(replace(report, for_evaluation=3))
+        == "Exact for evaluation: 3 removed constants would have another value in training."
+    )
+    assert (
+        describe_exactness(replace(report, for_evaluation=3, dropped_by_layer={"0": 1}))
+        == "Outputs change: 1 constant channel (ghosts) was dropped, as in the paper."
+    )
+    stuck = replace(report, barriers=(Barrier("aten.foo", "0", 2), Barrier("aten.bar", "1", 40)))
+    assert [b["operation"] for b in pruning_data(stuck)["barriers"]] == ["bar", "foo"]

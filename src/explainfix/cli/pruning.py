@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
+from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
 from ..lab.arrays import read_arrays
 from ..prune import channel_prune_
+from ..steer import explain
 from ..store import check_free, save
-from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json
+from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json, show_status
 from .explaining import Data, measure_saliency
 
 
@@ -20,10 +22,12 @@ def prune(
     /,
     *,
     output: Annotated[Path, OUTPUT],
+    report: Path | None = None,
     data: Data | None = None,
     zero: float | None = None,
     target_params: float | None = None,
     ghosts: Literal["drop", "keep"] = "drop",
+    fill: Annotated[bool, Parameter(negative="--no-fill")] = True,
     build: Build | None = None,
     force: Force = False,
     as_json: Json = False,
@@ -34,6 +38,8 @@ def prune(
     ----------
     output
         The safetensors file to write.
+    report
+        A page (.html) to write: the network before, and what went from each layer.
     zero
         Share of the kernels to zero, such as 0.99.
     target_params
@@ -41,33 +47,47 @@ def prune(
     ghosts
         What to do with channels that became constant: drop them as the paper does, or keep the
         output exactly as it was.
+    fill
+        Fill the noughts that are left, to be trained.
     """
     if data is None or data.data is None:
         raise ValueError("pruning needs data to tell which kernels matter: give --data FILE")
     check_free(output, overwrite=force)
+    if report is not None:
+        if report.suffix != ".html":
+            raise ValueError(f"{str(report)!r} must end in .html")
+        check_free(report, overwrite=force)
     network = open_model(model, build or Build())
     scores = measure_saliency(network, data.data, data)
+    why = explain(network, saliency=scores, title=model) if report else None
     example = read_arrays(data.data)[0][:1].to(next(network.parameters()))
-    with torch.no_grad():
-        report = channel_prune_(
-            network, example, scores, zero=zero, target_params=target_params, ghosts=ghosts
+    with torch.no_grad(), show_status("Pruning"):
+        done = channel_prune_(
+            network,
+            example,
+            scores,
+            zero=zero,
+            target_params=target_params,
+            fill="fillzero" if fill else None,
+            ghosts=ghosts,
         )
     save(network, output, overwrite=force)
+    if why is not None and report is not None:
+        why.to_html(report, pruning=done, overwrite=force)
     if as_json:
-        layers = report.table().reset_index().to_dict("records")
-        summary = {
-            "output": str(output),
-            "zero": report.zero_share,
-            "parameters_before": report.parameters_before,
-            "parameters_after": report.parameters_after,
-            "folded": report.folded,
-            "ghosts_dropped": report.ghosts_dropped,
-            "difference": report.difference,
-            "layers": layers,
-        }
-        print_json(summary)
+        print_json({"output": str(output)} | done.as_dict())
         return
-    out = Console(highlight=False, soft_wrap=True)
-    zeroed = sum(report.zeroed.values())
-    out.print(f"Zeroed {zeroed:,} kernels ({report.zero_share:.1%}).\n{escape(str(report))}")
-    out.print(f"Wrote {escape(str(output))}, {output.stat().st_size / 1e6:.1f} MB.")
+    out = Console(highlight=False)
+    zeroed, filled = sum(done.zeroed.values()), sum(done.filled.values())
+    out.print(f"Zeroed {zeroed:,} kernels ({done.zero_share:.1%}), and cut what died of it.\n")
+    out.print(escape(str(done)))
+    if filled:
+        out.print(f"{filled:,} weights that are still nought were filled: train before use.")
+    out.print(f"\nWrote {escape(str(output))}, {_size(output)}.", soft_wrap=True)
+    if report is not None:
+        out.print(f"Wrote {escape(str(report))}.", soft_wrap=True)
+
+
+def _size(file: Path) -> str:
+    number = file.stat().st_size
+    return f"{number / 1e6:.1f} MB" if number >= 1e6 else f"{number / 1e3:.0f} kB"

@@ -786,12 +786,13 @@
         if (head) sortBy(table, head);
       });
     }
-    for (const name of document.querySelectorAll("#layers tbody button"))
+    for (const name of document.querySelectorAll(":is(#layers, #pruning) tbody th > *"))
       name.replaceChildren(...breakable(name.textContent));
-    $("layers").tBodies[0].addEventListener("click", (event) => {
-      const row = event.target.closest("tr");
-      if (row) openLayer(+row.dataset.layer, row.querySelector("button"));
-    });
+    for (const body of document.querySelectorAll(":is(#layers, #pruning) tbody"))
+      body.addEventListener("click", (event) => {
+        const row = event.target.closest("tr[data-layer]");
+        if (row) openLayer(+row.dataset.layer, row.querySelector("button"));
+      });
     $("filter").addEventListener("input", () => {
       const wanted = $("filter").value.trim().toLowerCase();
       const rows = [...$("layers").tBodies[0].rows];

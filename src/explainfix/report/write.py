@@ -7,6 +7,7 @@ import html
 from pathlib import Path
 from typing import Any
 
+from ..prune.outcome import PruneReport
 from ..registry import views
 from ..steer.advice import stage_of
 from ..steer.compare import Comparison
@@ -14,6 +15,7 @@ from ..steer.explanation import Explanation
 from ..steer.spectrum import Spectrum
 from ..store import written
 from .page import render_page
+from .pruning import pruning_data
 
 
 @views.register("page")
@@ -22,10 +24,11 @@ def write_page(
     path: str | Path,
     *,
     comparison: Comparison | None = None,
+    pruning: PruneReport | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write the page of an explanation, and of a comparison if there is one."""
-    text = render_page(page_data(why, comparison))
+    """Write the page of an explanation, and of a comparison or a pruning if there is one."""
+    text = render_page(page_data(why, comparison, pruning))
     with written(Path(path), overwrite=overwrite) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -33,12 +36,14 @@ def write_page(
 @views.register("notebook")
 def notebook(why: Explanation) -> str:
     """The page in a frame, as notebooks show it."""
-    page = html.escape(render_page(page_data(why, None)))
+    page = html.escape(render_page(page_data(why)))
     style = "width:100%;height:760px;border:1px solid #ccc;border-radius:6px"
     return f'<iframe srcdoc="{page}" style="{style}"></iframe>'
 
 
-def page_data(why: Explanation, comparison: Comparison | None) -> dict[str, Any]:
+def page_data(
+    why: Explanation, comparison: Comparison | None = None, pruning: PruneReport | None = None
+) -> dict[str, Any]:
     """Everything the page shows, as plain numbers and text."""
     from .. import __version__
 
@@ -64,7 +69,7 @@ def page_data(why: Explanation, comparison: Comparison | None) -> dict[str, Any]
         "layers": [_layer_data(why, path, stage) for path, stage in stage_of(paths).items()],
         "skipped": [{"path": path, "reason": reason} for path, reason in why.skipped.items()],
         "comparison": _comparison_data(comparison) if comparison else None,
-        "pruning": None,
+        "pruning": pruning_data(pruning) if pruning else None,
     }
 
 

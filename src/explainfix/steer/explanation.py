@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from ..prune.outcome import PruneReport
+
 _SAMPLES = 24  # kernels kept per layer, for pictures
 
 
@@ -102,9 +104,14 @@ class Explanation(Mapping[str, Spectrum]):
         figure: Figure = views.find("heatmap")(self, **options)
         return figure
 
-    def to_html(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the page: one file to open in a browser, with no network."""
-        views.find("page")(self, path, overwrite=overwrite)
+    def to_html(
+        self, path: str | Path, *, pruning: PruneReport | None = None, overwrite: bool = False
+    ) -> None:
+        """Write the page: one file to open in a browser, with no network.
+
+        `pruning` adds what was removed from the network since.
+        """
+        views.find("page")(self, path, pruning=pruning, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         text: str = views.find("notebook")(self)
