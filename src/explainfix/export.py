@@ -51,7 +51,7 @@ class OnnxReport:
 
     def __str__(self) -> str:
         lines = [
-            f"{name}: {' x '.join(map(str, shape))}"
+            f"{name}: ({', '.join(map(str, shape))})"
             for name, shape in (*self.inputs.items(), *self.outputs.items())
         ]
         lines += [
@@ -90,15 +90,15 @@ def export_onnx(
         model.eval()
         names = _output_names(_run(model, example))
         spatial = dict(enumerate(_AXES.get(example.ndim - 2, ()), start=2))
-        for free in ({0: "batch", **spatial}, {0: "batch"}, {}):
+        for free in ({0: "batch", **spatial}, {0: "batch"}):
             try:
                 program = _exported(model, example, names, free)
                 program.save(temporary, external_data=False)
                 checks = tuple(_checks(model, temporary, example)) if check else ()
                 _require_agreement(checks, example.dtype)
                 break
-            except ValueError:  # with fewer free axes it may work
-                if not free:
+            except ValueError:  # with a fixed height and width it may work
+                if len(free) == 1:
                     raise
         graph = program.model.graph
         return OnnxReport(
@@ -164,7 +164,7 @@ def _output_names(result: Any) -> list[str]:
 
 def _exported(model: nn.Module, example: Tensor, names: list[str], free: dict[int, str]) -> Any:
     # Of a batch of one the exporter would think that it is always one.
-    batch = torch.cat([example, example]) if free and len(example) == 1 else example
+    batch = torch.cat([example, example]) if len(example) == 1 else example
     try:
         with _silence():
             return torch.onnx.export(

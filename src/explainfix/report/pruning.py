@@ -39,17 +39,17 @@ _COLUMNS = (
 
 
 def describe_exactness(report: PruneReport) -> str:
-    """Whether the pruned network still computes what the zeroed one did, and when."""
+    """Whether the network that was cut computes what the zeroed one did, and when."""
     if report.ghosts_dropped:
         ghosts = _count(report.ghosts_dropped, "constant channel")
         was = "was" if report.ghosts_dropped == 1 else "were"
-        return f"Outputs change: {ghosts} (ghosts) {was} dropped, as in the paper."
+        return f"The cut is not exact: {ghosts} (ghosts) {was} dropped, as in the paper."
     if report.for_evaluation:
         return (
-            f"Exact for evaluation: {_count(report.for_evaluation, 'removed constant')} would "
-            "have another value in training."
+            f"The cut is exact for evaluation: {_count(report.for_evaluation, 'removed constant')} "
+            "would have another value in training."
         )
-    return "Exact: the outputs are those of the zeroed network, in training as well."
+    return "The cut is exact: it changes no output, in training as well."
 
 
 def _notes(report: PruneReport) -> list[str]:
