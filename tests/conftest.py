@@ -7,6 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+import pruned_table
+
+NETWORKS = (Path(__file__).parent / "networks.txt").read_text().split()
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)  # the workers share the cores: more threads wait for each other
 
@@ -48,3 +52,21 @@ def every_convolution() -> nn.ModuleDict:
             "norm": nn.BatchNorm2d(6),
         }
     )
+
+
+@pytest.fixture
+def pruned_networks(request):
+    """Notes what pruning did to a network, for the table in the docs."""
+    return lambda name, row: pruned_table.add(request.config, name, row)
+
+
+def pytest_sessionstart(session):
+    if pruned_table.wanted(session.config):
+        pruned_table.clear(session.config)
+
+
+def pytest_sessionfinish(session):
+    if pruned_table.wanted(session.config):
+        pruned_table.write(
+            session.config, expected=len(NETWORKS) + 1
+        )  # two U-Nets more, vit_b_32 less

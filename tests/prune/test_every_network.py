@@ -1,4 +1,4 @@
-"""Pruned equals zeroed, on one of each family of networks."""
+"""Pruned equals zeroed, on one of each family of networks; a table of them goes into the docs."""
 
 import copy
 from pathlib import Path
@@ -8,9 +8,12 @@ import torch
 from torch import nn
 
 import explainfix as xf
+from explainfix.layers import Convolution
 
 SPECS = (Path(__file__).parents[1] / "networks.txt").read_text().split()
 SPECS.remove("torchvision:vit_b_32")  # its head starts as noughts: an untrained one is silent
+UNETS = Path(__file__).with_name("unets.py")
+SPECS += [f"{UNETS}:transposed", f"{UNETS}:interpolated"]
 SIZES = {
     "torchvision:inception_v3": 299, "torchvision:maxvit_t": 224, "torchvision:swin_t": 224,
     "torchvision:swin_v2_t": 224, "torchvision:vit_b_32": 224, "timm:botnet26t_256": 256,
@@ -19,15 +22,19 @@ SIZES = {
     "timm:levit_128s": 224, "timm:mobilevit_xxs": 256, "timm:mobilevitv2_050": 256,
     "timm:nextvit_small": 256,
 }  # fmt: skip
-# Every spatial output passes a LayerNorm, a computed weight, a gate, a sum with another branch or a
-# split that is written down in the module: nothing of what is dead can go.
+# Where nothing can go, and why: what is dead in a spatial layer is alive, or needed, behind it.
+LAYER_NORM = "a LayerNorm takes its mean over all channels"
+STANDARDISED = "weights are standardised over all inputs, whose number therefore counts"
+GATE = "constant channels pass gates that vary with the image"
+SUM = "every channel is a sum with a branch that is not zeroed"
 NOTHING_TO_REMOVE = {
-    "torchvision:convnext_tiny", "torchvision:efficientnet_b0", "timm:convnext_atto",
-    "timm:convnextv2_atto", "timm:eca_nfnet_l0", "timm:edgenext_xx_small", "timm:fastvit_t8",
-    "timm:inception_next_atto", "timm:mambaout_femto", "timm:mixnet_s", "timm:nf_resnet26",
-    "timm:repvgg_a0", "timm:skresnet18", "timm:tinynet_e", "torchvision:swin_t",
-    "torchvision:swin_v2_t", "torchvision:vit_b_32", "timm:coatnet_nano_rw_224",
-    "timm:dm_nfnet_f0", "timm:focalnet_tiny_srf", "timm:mobileone_s0",
+    "torchvision:convnext_tiny": LAYER_NORM, "timm:convnext_atto": LAYER_NORM,
+    "timm:convnextv2_atto": LAYER_NORM, "timm:edgenext_xx_small": LAYER_NORM,
+    "torchvision:swin_t": LAYER_NORM, "torchvision:swin_v2_t": LAYER_NORM,
+    "timm:coatnet_nano_rw_224": GATE, "torchvision:efficientnet_b0": GATE,
+    "timm:tinynet_e": GATE, "timm:dm_nfnet_f0": STANDARDISED, "timm:eca_nfnet_l0": STANDARDISED,
+    "timm:nf_resnet26": STANDARDISED, "timm:mobileone_s0": SUM, "timm:repvgg_a0": SUM,
+    "timm:fastvit_t8": SUM, "timm:repvit_m0_9": SUM,
 }  # fmt: skip
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -63,25 +70,80 @@ def first(output):
     return output[0] if isinstance(output, (tuple, list)) else output
 
 
+def without_chance(model):
+    """Dropout of any kind draws as many numbers as there are channels: switch it off."""
+    for module in model.modules():
+        for name in ("p", "drop_prob", "drop_rate", "dropout", "attn_dropout", "stochastic_depth"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    return model
+
+
+def settings(model):
+    """Everything about a model that has nothing to do with its number of channels."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_state_dict_hooks")
+    return [
+        (
+            path,
+            type(module),
+            module.training,
+            [len(getattr(module, kind)) for kind in hooks],
+            [
+                (name, tensor.requires_grad, tensor.dtype, tensor.device, _last(tensor))
+                for name, tensor in (
+                    *module.named_parameters(recurse=False),
+                    *module.named_buffers(recurse=False),
+                )
+            ],
+            {
+                name: type(value)
+                for name, value in vars(module).items()
+                if isinstance(value, (bool, int, float, str, tuple, list))
+                and name != "explainfix_cuts"  # what lets a pruned network be saved
+            },
+        )
+        for path, module in model.named_modules()
+    ]
+
+
+def _last(tensor):
+    if tensor.dim() != 4 or min(tensor.shape[1:]) == 1:
+        return None  # both formats at once
+    return tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def check_counts(model):
+    """The numbers that PyTorch's modules keep are plain and agree with their tensors."""
+    for module in model.modules():
+        if isinstance(module, Convolution):
+            sizes = (module.in_channels, module.out_channels)
+            shape = module.weight.shape
+            own = (shape[0], shape[1] * module.groups)
+            assert sizes == (own if module.transposed else own[::-1])
+            assert all(type(n) is int for n in (*sizes, module.groups))
+        elif isinstance(module, nn.Linear):
+            assert (module.out_features, module.in_features) == tuple(module.weight.shape)
+        elif isinstance(module, NORMS) and module.running_mean is not None:
+            assert module.num_features == len(module.running_mean)
+
+
 @pytest.mark.zoo
-@pytest.mark.parametrize("spec", SPECS)
-def test_pruned_equals_zeroed(spec):
-    model = xf.create_model(spec).double()
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.rpartition("/")[2])
+def test_pruned_equals_zeroed(spec, pruned_networks):
+    model = without_chance(xf.create_model(spec)).double().to(memory_format=torch.channels_last)
+    list(model.parameters())[-1].requires_grad_(False)
     size = SIZES.get(spec, 96)
     shape = (3, 8, 64, 64) if spec.endswith("r3d_18") else (3, size, size)
     damage(model, torch.randn(2, *shape).double())
+    hook = model.register_forward_hook(lambda *_: None)
     zeroed = copy.deepcopy(model)
-    settings = [
-        (type(m), m.training, [p.requires_grad for p in m.parameters(recurse=False)])
-        for m in model.modules()
-    ]
+    before = settings(model)
     report = xf.prune_(model, torch.randn(1, *shape).double())
-    assert settings == [
-        (type(m), m.training, [p.requires_grad for p in m.parameters(recurse=False)])
-        for m in model.modules()
-    ]
-    if spec not in NOTHING_TO_REMOVE:
-        assert report.params_kept < 1
+    assert settings(model) == before
+    check_counts(model)
+    hook.remove()
+    removed = report.parameters_before - report.parameters_after
+    assert (removed == 0) == (spec in NOTHING_TO_REMOVE)
     larger = shape if spec in SIZES else (*shape[:-2], shape[-2] + 32, shape[-1])
     for probe in (shape, larger):
         images = torch.randn(2, *probe).double()
@@ -90,4 +152,21 @@ def test_pruned_equals_zeroed(spec):
         varies = (wanted[0] - wanted[1]).abs().max()
         assert varies > 1e-6 * wanted.abs().max(), "the network went silent: this proves nothing"
         assert (wanted - got).abs().max() <= 1e-6 * varies
-    first(model(images[:1])).sum().backward()
+    if report.exact_in_training:
+        with torch.no_grad():
+            wanted, got = first(zeroed.train()(images)), first(model.train()(images))
+        assert (wanted - got).abs().max() <= 1e-6 * (wanted[0] - wanted[1]).abs().max()
+    else:
+        assert "This is for evaluation" in str(report)
+    first(model.eval()(images[:1])).sum().backward()
+    pruned_networks(
+        spec.rpartition("/unets.py:")[2] if spec.startswith(str(UNETS)) else spec,
+        {
+            "parameters": report.parameters_before,
+            "removed": removed,
+            "folded": report.folded,
+            "training": report.exact_in_training,
+            "seconds": report.seconds,
+            "why": NOTHING_TO_REMOVE.get(spec, ""),
+        },
+    )

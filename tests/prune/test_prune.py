@@ -1,4 +1,5 @@
 import copy
+import warnings
 
 import pytest
 import torch
@@ -217,6 +218,61 @@ class TestTheModelIsSacred:
             4,
         )
         assert "4 channels stay because of aten.cumsum.default in 1" in str(report)
+
+
+class Moody(nn.Module):
+    """Does something else after its first call."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.one(x) if self.calls == 1 else torch.tanh(self.two(x))
+
+
+class TestUnfit:
+    def refused(self, model, words):
+        with pytest.raises(ValueError, match=words):
+            xf.prune_(model, torch.randn(1, 3, 8, 8))
+
+    def test_scripted_and_traced(self):
+        conv = nn.Conv2d(3, 4, 3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of PyTorch, which is leaving torch.jit behind
+            traced = torch.jit.trace(conv, torch.randn(1, 3, 8, 8))
+        self.refused(traced, "the model is scripted")
+
+    def test_compiled(self):
+        self.refused(torch.compile(nn.Conv2d(3, 4, 3)), r"keeps as \._orig_mod")
+        model = nn.Sequential(nn.Conv2d(3, 4, 3))
+        model[0].compile()
+        self.refused(model, r"module '0' was compiled in place")
+
+    def test_quantised(self):
+        model = nn.Sequential(nn.Conv2d(3, 4, 3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of PyTorch, which is leaving such tensors behind
+            small = torch.quantize_per_tensor(torch.ones(3), 1, 0, torch.qint8)
+        model[0].register_buffer("scales", small)
+        self.refused(model, r"'0\.scales' is a Tensor of dtype torch\.qint8")
+
+    def test_a_way_that_differs_between_calls(self):
+        model = Moody()
+        before = copy.deepcopy(model.state_dict())
+        self.refused(model, r"not do the same on every call: operation 2 was the end in 'one'")
+        assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+
+    def test_tied_parameters_are_cut_together(self):
+        model = nn.Sequential(*(nn.Conv2d(6, 6, 3, bias=False) for _ in range(3))).double()
+        model[1].weight = model[0].weight
+        zero_rows(model[0], [1, 4])
+        twin = copy.deepcopy(model)
+        xf.prune_(model, torch.randn(1, 6, 12, 12).double())
+        assert model[1].weight is model[0].weight
+        assert equal(twin, model, torch.randn(1, 6, 14, 14).double())
 
 
 def test_recording_leaves_no_hooks():

@@ -16,6 +16,7 @@ from .liveness import Ghosts, plan
 from .outcome import PruneReport
 from .prune import analyse, prune_, record_passes, settle
 from .state import Trust
+from .unfit import check_prunable
 from .zero import choose_kernels, zero_
 
 
@@ -37,6 +38,7 @@ def channel_prune_(
     """
     if (zero is None) == (target_params is None):
         raise ValueError("give either zero=, the share of kernels, or target_params=")
+    check_prunable(model)
     inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     if zero is None:
         assert target_params is not None

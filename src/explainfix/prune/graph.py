@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten
 
 from ..layers import Convolution
 
@@ -35,7 +36,9 @@ class Node:
 
     @cached_property
     def inputs(self) -> list[Ref]:
-        return [leaf for leaf in tree_flatten((self.args, self.kwargs))[0] if isinstance(leaf, Ref)]
+        found: list[Ref] = []
+        replaced((self.args, self.kwargs), Ref, found.append)
+        return found
 
 
 @dataclass
@@ -59,6 +62,17 @@ class Graph:
             for ref in dict.fromkeys(node.inputs):
                 found.setdefault(ref, []).append(node)
         return found
+
+
+def replaced(tree: Any, kind: type, replace: Callable[[Any], Any]) -> Any:
+    """The same arguments, with every leaf of a kind replaced: the part of a pytree used here."""
+    if isinstance(tree, kind):
+        return replace(tree)
+    if isinstance(tree, (list, tuple)):
+        return type(tree)([replaced(leaf, kind, replace) for leaf in tree])
+    if isinstance(tree, dict):
+        return {key: replaced(leaf, kind, replace) for key, leaf in tree.items()}
+    return tree
 
 
 class _Recorder(TorchDispatchMode):
@@ -92,12 +106,13 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
 
-        def refer(leaf: Any) -> Any:
-            return Ref(self.number(leaf)) if isinstance(leaf, Tensor) else leaf
+        def refer(leaf: Tensor) -> Ref:
+            return Ref(self.number(leaf))
 
-        noted_args, noted_kwargs = tree_map(refer, args), tree_map(refer, kwargs)
+        noted_args, noted_kwargs = replaced((args, kwargs), Tensor, refer)
         result = func(*args, **kwargs)
-        made = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, Tensor)]
+        made: list[Tensor] = []
+        replaced(result, Tensor, made.append)
         # An operation in place gives back its argument: the tensor holds a new value from here on.
         outputs = tuple(Ref(self.renew(tensor)) for tensor in made)
         self.graph.nodes.append(
@@ -117,6 +132,32 @@ def record(model: nn.Module, inputs: tuple[Any, ...]) -> Graph:
     results = [leaf for leaf in tree_flatten(graph.result)[0] if isinstance(leaf, Tensor)]
     graph.outputs = [Ref(recorder.number(tensor)) for tensor in results]
     return graph
+
+
+class _Names(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def run_again(model: nn.Module, inputs: tuple[Any, ...], graph: Graph) -> Any:
+    """The outputs of another pass, which has to take the same way as the recorded one."""
+    mode = _Names()
+    with torch.no_grad(), mode:
+        result = model(*inputs)
+    recorded = [str(node.op) for node in graph.nodes]
+    for number, (one, other) in enumerate(zip_longest(recorded, mode.names)):
+        if one != other:
+            module = graph.nodes[min(number, len(recorded) - 1)].module
+            raise ValueError(
+                f"the model does not do the same on every call: operation {number + 1} was "
+                f"{one or 'the end'} in {module!r} when it was recorded, then {other or 'the end'}"
+            )
+    return result
 
 
 @contextmanager

@@ -39,40 +39,58 @@ class Plan:
     for_evaluation: int = 0  # constants that training would see differently
 
 
+class Life:
+    """Which channels live. Those that are tied form a class and live or die together."""
+
+    def __init__(self, state: State) -> None:
+        self.classes = torch.from_numpy(_classes(state))
+        count = int(self.classes.max()) + 1 if len(self.classes) else 0
+        self.alive = torch.zeros(count, dtype=torch.bool)
+        # By label, and one more for NONE, the last: what is no channel always stays.
+        self.table = torch.zeros(state.count + 1, dtype=torch.bool)
+        self.table[NONE] = True
+
+    def wake(self, labels: Tensor) -> bool:
+        """Let these channels live; whether that was news."""
+        if bool(self.table[labels].all()):
+            return False
+        self.alive[self.classes[labels[labels != NONE]]] = True
+        self.table[:NONE] = self.alive[self.classes]
+        return True
+
+    def kept(self, labels: Tensor) -> Tensor:
+        return self.table[labels]
+
+
 def plan(state: State, ghosts: Ghosts, training: State | None = None) -> Plan:
     """The largest cut that leaves the outputs unchanged (up to dropped ghosts).
 
     `training` is what the rules find in training, to tell which folds hold there too.
     """
-    classes = _classes(state)
+    life = Life(state)
     weights = Counter(mixing.weight for mixing in state.mixings)
-    targets = {id(m): _fold_target(state, m, weights) for m in state.mixings}
-    alive = np.zeros(int(classes.max(initial=-1)) + 1, dtype=bool)
-    for labels in state.pinned:
-        alive[classes[labels.numpy()]] = True
-    while True:
-        _spread(state, classes, alive, targets, ghosts)
-        starved = _starved(state, classes, alive)
-        if starved is None:
-            break
-        alive[starved] = True  # a layer keeps one channel, so that the network stays runnable
+    targets = [_fold_target(state, mixing, weights) for mixing in state.mixings]
+    if state.pinned:
+        life.wake(torch.cat(state.pinned))
+    _spread(state, life, targets, ghosts)
+    while (starved := _starved(state, life)) is not None:
+        life.wake(starved)  # a layer keeps one channel, so that the network stays runnable
+        _spread(state, life, targets, ghosts)
     keep = {}
     for (name, axis), labels in state.axes.items():
-        kept = _kept(labels, classes, alive)
-        if not kept.all():
+        kept = life.kept(labels)
+        if not bool(kept.all()):
             keep[name, axis] = kept.nonzero().flatten()
-    groups = {
-        name: int(_kept(labels, classes, alive).sum()) for name, labels in state.grouped.items()
-    }
+    groups = {name: int(life.kept(labels).sum()) for name, labels in state.grouped.items()}
     attributes: dict[tuple[str, str], int | list[int]] = {}
     for key, written in state.written.items():
-        counts = [int(_kept(part, classes, alive).sum()) for part in written.parts]
+        counts = [int(life.kept(part).sum()) for part in written.parts]
         attributes[key] = counts if written.several else counts[0]
     decided = Plan(keep, groups, attributes)
-    _fold(decided, state, classes, alive, targets, ghosts)
+    _fold(decided, state, life, targets, ghosts)
     if training is None:
         return decided
-    return replace(decided, for_evaluation=_unlike(state, training, classes, alive, targets))
+    return replace(decided, for_evaluation=_unlike(state, training, life, targets))
 
 
 def _classes(state: State) -> np.ndarray:
@@ -85,50 +103,34 @@ def _classes(state: State) -> np.ndarray:
     one = torch.cat([a for a, _ in state.ties]).numpy()
     other = torch.cat([b for _, b in state.ties]).numpy()
     links = coo_array((np.ones(len(one), bool), (one, other)), shape=(state.count, state.count))
-    return np.asarray(connected_components(links, directed=False)[1])
+    return np.asarray(connected_components(links, directed=False)[1], dtype=np.int64)
 
 
-def _kept(labels: Tensor, classes: np.ndarray, alive: np.ndarray) -> Tensor:
-    found = labels.numpy()
-    return torch.from_numpy((found == NONE) | alive[classes[np.maximum(found, 0)]])
-
-
-def _needless(mixing: Mixing, target: Fold | None, ghosts: Ghosts) -> Tensor:
-    """Inputs that this operation can do without: noughts, and constants it can fold or may drop."""
-    nought = mixing.const == 0
-    if ghosts == "drop" or target is not None:
-        return nought | ~mixing.const.isnan()
-    return nought
-
-
-def _spread(
-    state: State,
-    classes: np.ndarray,
-    alive: np.ndarray,
-    targets: dict[int, Fold | None],
-    ghosts: Ghosts,
-) -> None:
+def _spread(state: State, life: Life, targets: list[Fold | None], ghosts: Ghosts) -> None:
     """From living outputs to the inputs they use, until nothing new comes alive."""
     done = [torch.zeros(len(mixing.outputs), dtype=torch.bool) for mixing in state.mixings]
-    before = -1
-    while before != alive.sum():
-        before = alive.sum()
-        for mixing, seen in zip(reversed(state.mixings), reversed(done), strict=True):
-            rows = _kept(mixing.outputs, classes, alive) & ~seen
+    steps = list(zip(state.mixings, targets, done, strict=True))[::-1]
+    news = True
+    while news:
+        news = False
+        for mixing, target, seen in steps:
+            rows = life.kept(mixing.outputs) & ~seen
             if not bool(rows.any()):
                 continue
             seen |= rows
-            used = mixing.read_by(rows) & ~_needless(mixing, targets[id(mixing)], ghosts)
-            labels = mixing.inputs[used & (mixing.inputs != NONE)]
-            alive[classes[labels.numpy()]] = True
+            # It can do without noughts, and without constants it can fold or may drop.
+            needless = mixing.const == 0
+            if ghosts == "drop" or target is not None:
+                needless |= ~mixing.const.isnan()
+            news |= life.wake(mixing.inputs[mixing.read_by(rows) & ~needless])
 
 
-def _starved(state: State, classes: np.ndarray, alive: np.ndarray) -> int | None:
-    """A class to keep because some parameter would be left with nothing along an axis."""
+def _starved(state: State, life: Life) -> Tensor | None:
+    """A channel to keep because some parameter would be left with nothing along an axis."""
     written = [part for number in state.written.values() for part in number.parts]
     for labels in [*state.axes.values(), *state.grouped.values(), *written]:
-        if len(labels) and not _kept(labels, classes, alive).any():
-            return int(classes[int(labels[0])])
+        if len(labels) and not bool(life.kept(labels).any()):
+            return labels[:1]
     return None
 
 
@@ -152,27 +154,20 @@ def _is_norm(node: Node) -> bool:
 
 
 def _fold(
-    decided: Plan,
-    state: State,
-    classes: np.ndarray,
-    alive: np.ndarray,
-    targets: dict[int, Fold | None],
-    ghosts: Ghosts,
+    decided: Plan, state: State, life: Life, targets: list[Fold | None], ghosts: Ghosts
 ) -> None:
     """Add to a plan what becomes of the constants that go."""
-    ghostly = torch.zeros(state.count, dtype=torch.bool)
+    ghostly = torch.zeros(state.count + 1, dtype=torch.bool)
     for labels in state.ghosts:
         ghostly[labels] = True
-    for mixing in state.mixings:
-        lost = ~_kept(mixing.outputs, classes, alive) & ghostly[mixing.outputs.clamp(min=0)]
+    for mixing, target in zip(state.mixings, targets, strict=True):
+        lost = ~life.kept(mixing.outputs) & ghostly[mixing.outputs]
         if bool(lost.any()):
             decided.dropped[mixing.weight] = int(lost.sum())
-        target = targets[id(mixing)]
-        constant = (mixing.const != 0) & ~mixing.const.isnan()
+        constant = (mixing.const != 0) & ~mixing.const.isnan() & ~life.kept(mixing.inputs)
         if ghosts == "drop" or target is None or not bool(constant.any()):
             continue
-        everywhere = torch.ones(len(mixing.outputs), dtype=torch.bool)
-        constant &= ~_kept(mixing.inputs, classes, alive) & mixing.read_by(everywhere)
+        constant &= mixing.read_by(torch.ones(len(mixing.outputs), dtype=torch.bool))
         if not bool(constant.any()):
             continue
         amount = mixing.sum_over(torch.where(constant, mixing.const, 0.0))
@@ -180,21 +175,13 @@ def _fold(
         decided.folds.append(replace(target, amount=-amount if target.into_mean else amount))
 
 
-def _unlike(
-    state: State,
-    training: State,
-    classes: np.ndarray,
-    alive: np.ndarray,
-    targets: dict[int, Fold | None],
-) -> int:
+def _unlike(state: State, training: State, life: Life, targets: list[Fold | None]) -> int:
     """How many removed inputs have another value in training, and no BatchNorm to absorb it."""
     count = 0
-    for mixing, trained in zip(state.mixings, training.mixings, strict=False):
-        gone = ~_kept(mixing.inputs, classes, alive)
-        used = mixing.read_by(_kept(mixing.outputs, classes, alive))
-        target = targets[id(mixing)]
+    for mixing, trained, target in zip(state.mixings, training.mixings, targets, strict=False):
+        used = mixing.read_by(life.kept(mixing.outputs))
         alike = trained.const == mixing.const
         if target is not None and target.into_mean:
             alike |= ~trained.const.isnan()
-        count += int((gone & used & ~alike).sum())
+        count += int((~life.kept(mixing.inputs) & used & ~alike).sum())
     return count

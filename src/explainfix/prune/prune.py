@@ -13,10 +13,11 @@ from torch.utils._pytree import tree_flatten, tree_map
 from ..fix import recipes_follow
 from ..layers import as_found
 from .cut import cut_, remember_cut
-from .graph import Graph, record
+from .graph import Graph, record, run_again
 from .liveness import Ghosts, Plan, plan
 from .outcome import PruneReport, count_positions, measure
 from .state import State, Trust, apply_rules
+from .unfit import check_prunable
 
 
 def prune_(
@@ -30,6 +31,7 @@ def prune_(
     """
     if ghosts not in ("keep", "drop"):
         raise ValueError(f"ghosts must be 'keep' or 'drop', not {ghosts!r}")
+    check_prunable(model)
     started = time.perf_counter()
     inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     with as_found(model):
@@ -75,9 +77,10 @@ def settle(
         twin = _twin(model, decided)
         cut_(twin, decided)
         try:
-            return decided, state, _difference(twin, inputs, wanted, ghosts)
+            return decided, state, _difference(twin, inputs, wanted, graphs[0], ghosts)
         except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as problem:
             if trust.nothing:
+                run_again(model, inputs, graphs[0])  # does the model itself do the same twice?
                 reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
                 raise ValueError(f"no cut could be verified on the example: {reason}") from problem
         reached = _reached(twin, inputs)
@@ -144,10 +147,12 @@ def _unused(model: nn.Module, graph: Graph) -> bool:
     return any(name not in used for name, _ in model.named_parameters())
 
 
-def _difference(twin: nn.Module, inputs: tuple[Any, ...], wanted: Any, ghosts: Ghosts) -> float:
+def _difference(
+    twin: nn.Module, inputs: tuple[Any, ...], wanted: Any, graph: Graph, ghosts: Ghosts
+) -> float:
     """How far the outputs of a copy that was cut are off; an error if it cannot be right."""
-    with torch.no_grad():
-        ours = [t for t in tree_flatten(twin(*inputs))[0] if isinstance(t, Tensor)]
+    result = run_again(twin, inputs, graph)
+    ours = [t for t in tree_flatten(result)[0] if isinstance(t, Tensor)]
     theirs = [t for t in tree_flatten(wanted)[0] if isinstance(t, Tensor)]
     worst = 0.0
     for one, other in zip(ours, theirs, strict=True):

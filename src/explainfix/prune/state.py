@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_map
 
-from .graph import Graph, Node, Ref
+from .graph import Graph, Node, Ref, replaced
 from .values import NONE, Value, channels, plain
 
 Rule = Callable[["State", Node], None]
@@ -180,6 +179,12 @@ class State:
         if len(labels):
             self.pinned.append(labels)
 
+    def pin_sized(self, sizes: tuple[int, ...]) -> None:
+        """Whatever has as many channels as one of these numbers stays."""
+        for value in self.values.values():
+            if any(length > 1 and length in sizes for length in value.labels.shape):
+                self.pin(value.labels)
+
     def assign(self, ref: Any, axis: int, labels: Tensor) -> None:
         """An axis of a parameter has these channels: it is cut when they are."""
         if not isinstance(ref, Ref):
@@ -257,6 +262,10 @@ def apply_rules(state: State) -> State:
     """Walk through the graph once."""
     graph = state.graph
     for node in graph.nodes:
+        if not node.inputs:  # made of nothing: it has no channels
+            for index in range(len(node.outputs)):
+                state.put(node, plain(state.shape_of(node, index)), index)
+            continue
         name = str(node.op.overloadpacket).removeprefix("aten.")
         inner = name.removesuffix("_")
         if inner != name and _writes_into_a_view(state, node):
@@ -284,7 +293,7 @@ def functional(op: Any) -> Any:
 
 
 def with_values(tree: Any, replace: Callable[[Ref], Any]) -> Any:
-    return tree_map(lambda leaf: replace(leaf) if isinstance(leaf, Ref) else leaf, tree)
+    return replaced(tree, Ref, replace)
 
 
 def run_on(node: Node, tensors: tuple[Tensor, ...]) -> Any:
@@ -295,4 +304,6 @@ def run_on(node: Node, tensors: tuple[Tensor, ...]) -> Any:
 
 
 def listed(result: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, Tensor)]
+    found: list[Tensor] = []
+    replaced(result, Tensor, found.append)
+    return found

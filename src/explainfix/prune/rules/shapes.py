@@ -150,20 +150,22 @@ def reshape(state: State, node: Node) -> None:
 
 def _one_axis(state: State, node: Node, labels: Tensor) -> Tensor:
     """Channels spread over several axes: the longest follows their number, the others stay."""
-    split = [axis for axis in range(labels.dim()) if labels.shape[axis] > 1]
-    if len(split) < 2:
+    if labels.numel() == 1:
         return labels
     if state.guess(node) == Trust.STAY:
         state.pin(labels)
+        state.pin_sized(state.shape_of(node))  # the numbers may be those of any other value
         return labels
+    split = [axis for axis in range(labels.dim()) if labels.shape[axis] > 1]
     main = max(split, key=lambda axis: labels.shape[axis])
     for axis in split:
         if axis != main:
             first = labels.narrow(axis, 0, 1)
             state.tie(first.expand_as(labels).reshape(-1), labels.reshape(-1))
             labels = first
-    for name in state.attributes(node, labels.shape[main])[:1]:
-        state.write(node, name, [labels.reshape(-1)], several=False)
+    if len(split) > 1:
+        for name in state.attributes(node, labels.shape[main])[:1]:
+            state.write(node, name, [labels.reshape(-1)], several=False)
     return labels
 
 
