@@ -66,7 +66,7 @@ def collect_outcomes(
     with as_found(model), torch.inference_mode():
         model.eval()
         for indices, images, targets in batches:
-            logits = logits_of(model(images.to(where.device, where.dtype))).float().cpu()
+            logits = answer(model, images.to(where.device, where.dtype)).float().cpu()
             check_shapes(logits, targets, dataset.task, classes)
             if masks:
                 values[indices] = count_pixels(logits, targets)
@@ -79,6 +79,15 @@ def collect_outcomes(
     if not values.isfinite().all():
         raise ValueError(f"the model's outputs on {split!r} are not finite")
     return Outcomes(dataset.task, dataset.classes, values, None if masks else known)
+
+
+def answer(model: nn.Module, images: Tensor) -> Tensor:
+    """The model's logits; if it fails, an error that says on what."""
+    try:
+        return logits_of(model(images))
+    except RuntimeError as error:  # wrong channels, too small an image, no memory
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"the model fails on images {tuple(images.shape)}: {reason}") from error
 
 
 def logits_of(output: Any) -> Tensor:
