@@ -66,7 +66,7 @@ def collect_outcomes(
     with as_found(model), torch.inference_mode():
         model.eval()
         for indices, images, targets in batches:
-            logits = answer(model, images.to(where.device, where.dtype)).float().cpu()
+            logits = compute_logits(model, images.to(where.device, where.dtype)).float().cpu()
             check_shapes(logits, targets, dataset.task, classes)
             if masks:
                 values[indices] = count_pixels(logits, targets)
@@ -81,7 +81,7 @@ def collect_outcomes(
     return Outcomes(dataset.task, dataset.classes, values, None if masks else known)
 
 
-def answer(model: nn.Module, images: Tensor) -> Tensor:
+def compute_logits(model: nn.Module, images: Tensor) -> Tensor:
     """The model's logits; if it fails, an error that says on what."""
     try:
         return logits_of(model(images))

@@ -16,7 +16,7 @@ from ..store import written
 from .checkpoint import failures_named
 from .data import Dataset, Images, Sample, Task
 from .decode import read_image
-from .evaluation import answer, check_shapes
+from .evaluation import check_shapes, compute_logits
 
 _TINT = np.array([255, 60, 60], dtype=np.float32)  # of the first class; the others turn from it
 
@@ -75,7 +75,7 @@ def predict_files(
         for file in files:
             image = match_channels(read_image(file), dataset.in_channels)
             prepared = dataset.prepare(Sample(image, torch.zeros(1, *image.shape[1:]))).image
-            logits = answer(model, prepared.unsqueeze(0).to(where.device, where.dtype))
+            logits = compute_logits(model, prepared.unsqueeze(0).to(where.device, where.dtype))
             shape = (1, len(dataset.classes), *image.shape[1:])
             blank = torch.zeros(shape if dataset.task == "segmentation" else shape[:2])
             check_shapes(logits, blank, dataset.task, len(dataset.classes))

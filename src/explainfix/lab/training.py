@@ -30,7 +30,7 @@ from .checkpoint import (
 from .config import RunConfig
 from .data import Dataset
 from .engine import learning_rate, make_optimizer, open_fabric, started_by_torchrun
-from .evaluation import answer, check_shapes, collect_outcomes
+from .evaluation import check_shapes, collect_outcomes, compute_logits
 from .faults import describe_fault
 from .loader import Batch, count_steps, step_seed, training_steps
 from .losses import Loss, losses
@@ -150,7 +150,7 @@ class _Work:
             if config.channels_last:
                 images = images.contiguous(memory_format=torch.channels_last)
             with fabric.no_backward_sync(self.model, enabled=number < len(batches)):
-                logits = answer(self.model, images)
+                logits = compute_logits(self.model, images)
                 check_shapes(logits, targets, self.dataset.task, len(self.dataset.classes))
                 loss = self.loss(logits, targets.to(logits.dtype)) / len(batches)
                 if not loss.isfinite():
