@@ -49,7 +49,7 @@ def describe_exactness(report: PruneReport) -> str:
             f"The cut is exact for evaluation: {_count(report.for_evaluation, 'removed constant')} "
             "would have another value in training."
         )
-    return "The cut is exact: it changes no output, in training as well."
+    return "The cut is exact up to rounding, in training as well."
 
 
 def _notes(report: PruneReport) -> list[str]:
