@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explainfix.lab.augment import (
@@ -28,6 +28,7 @@ def marked(height, width):
 
 
 @pytest.mark.parametrize("step", [flip, flip_sideways, Crop(5), Shift(0.3)], ids=str)
+@settings(deadline=None)
 @given(st.integers(5, 9), st.integers(5, 9), seeds)
 def test_the_mask_follows_the_image(step, height, width, seed):
     image, target = step(marked(height, width), np.random.default_rng(seed))
@@ -102,6 +103,7 @@ def test_in_turn():
 
 
 class TestNormalising:
+    @settings(deadline=None)
     @given(seeds)
     def test_mean(self, seed):
         image = torch.rand(3, 9, 7, generator=torch.Generator().manual_seed(seed))

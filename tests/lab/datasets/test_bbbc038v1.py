@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -33,6 +33,7 @@ def encode_slowly(mask):
 
 
 class TestRuns:
+    @settings(deadline=None)
     @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32 - 1))
     def test_equal_to_a_loop(self, height, width, seed):
         mask = np.random.default_rng(seed).random((height, width)) < 0.5
