@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from torch import nn
 
@@ -202,6 +203,24 @@ def test_options(config, tmp_path, changes):
     run = train(replace(config, **changes), runs=tmp_path)
     assert torch.tensor([row["loss"] for row in run.history]).isfinite().all()
     assert run.result["best"] is not None
+
+
+def test_one_label_an_image_and_labels_that_cannot_be_scored(config, tmp_path):
+    for name, level in (("dark", 40), ("light", 200)):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for number in range(12):
+            Image.new("L", (32, 32), level + number).save(
+                tmp_path / "data" / name / f"{number}.png"
+            )
+    resnet = replace(config, model="torchvision:resnet18", fix=None, epochs=1)
+    run = train(replace(resnet, data=f"folder:{tmp_path / 'data'}", data_options={}), runs=tmp_path)
+    assert run.config.loss == "cross_entropy"
+    assert 0 <= run.result["best"] <= 1
+    few = replace(resnet, data="xray-like", data_options={"count": 32, "size": 32}, batch_size=16)
+    run = train(few, runs=tmp_path)
+    shown = {name.removeprefix("val auc ") for name in run.history[0] if "val auc " in name}
+    assert run.result["left_out"]["val"]
+    assert shown.isdisjoint(run.result["left_out"]["val"])
 
 
 def test_events_for_tensorboard(config, tmp_path):

@@ -1,6 +1,7 @@
 """Commands that train and use models: train, evaluate, predict."""
 
 import dataclasses
+import os
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping
@@ -81,18 +82,21 @@ def train_(
         raise
     finally:
         display.close()
+    if os.environ.get("RANK", "0") != "0":  # torchrun: the first process has said it
+        return
     if as_json:
         print_json({"folder": str(run.folder), **run.result})
         return
     fixed = run.result["fixed_layers"]
     checked = f"; all {fixed} fixed layers are as they were fixed" if fixed else ""
-    best = run.result["best"]
+    best, count = run.result["best"], run.result["epochs"]
+    length = "1 epoch" if count == 1 else f"{count} epochs"
     out = Console(highlight=False, soft_wrap=True)
     for split, names in run.result["left_out"].items():
         out.print(f"Left out of {escape(split)}, with one class only: {escape(', '.join(names))}")
     out.print(
-        f"Best {escape(run.config.evaluate_on[0])} score {best:.4f} in {run.result['epochs']} "
-        f"epochs{checked}.\nWrote {escape(str(run.folder))}"
+        f"Best {escape(run.config.evaluate_on[0])} score {best:.4f} in {length}{checked}.\n"
+        f"Wrote {escape(str(run.folder))}"
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ..fix import Scale
 from ..registry import filters, unknown
 from .data import Task
-from .losses import DEFAULT_LOSS, losses
+from .losses import TASK_LOSSES
 
 # The paper's rates: Adam at 0.008 for microscopy, at 0.0001 for x-rays.
 DEFAULT_LR: dict[Task, float] = {"segmentation": 0.008, "multilabel": 1e-4, "multiclass": 1e-4}
@@ -149,12 +149,14 @@ class RunConfig:
     def resolved(self, task: Task) -> "RunConfig":
         """The same with every default that depends on the task filled in."""
         one = 1 if task == "segmentation" else self.batch_size
+        fitting = TASK_LOSSES[task]
+        if self.loss is not None and self.loss not in fitting:
+            raise unknown(f"loss for {task}", self.loss, fitting)
         changes: dict[str, Any] = {
             "lr": self.lr or DEFAULT_LR[task],
-            "loss": self.loss or DEFAULT_LOSS[task],
+            "loss": self.loss or fitting[0],
             "eval_batch_size": self.eval_batch_size or one,
         }
-        losses.find(changes["loss"])
         return dataclasses.replace(self, **changes)
 
     def digest(self) -> str:

@@ -16,10 +16,10 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 # Makers of losses, given the training images, whose labels some of them count.
 losses: Registry[Callable[[Images], Loss]] = Registry("loss", "")
 
-DEFAULT_LOSS: dict[Task, str] = {
-    "segmentation": "bce",
-    "multilabel": "focal",
-    "multiclass": "cross_entropy",
+TASK_LOSSES: dict[Task, tuple[str, ...]] = {  # the paper's, which is the default, first
+    "segmentation": ("bce",),
+    "multilabel": ("focal", "bce"),
+    "multiclass": ("cross_entropy",),
 }
 
 

@@ -72,8 +72,8 @@ def open_data(config: RunConfig) -> Dataset:
 
 def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
     """The network of a run before its first step, fixed if it is to be."""
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)
+    with torch.random.fork_rng([]):  # models are made on the CPU
+        torch.default_generator.manual_seed(config.seed)
         if config.model.endswith(".safetensors"):
             model = load(config.model)
         else:

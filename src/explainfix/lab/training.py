@@ -211,7 +211,7 @@ def _work(
 ) -> None:
     """What each process does."""
     keep_large_blocks()
-    with torch.random.fork_rng():
+    with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
         work = _Work(fabric, config, folder, dataset or open_data(config))
         progress, first = work.progress, fabric.is_global_zero
         report = report if first else None
