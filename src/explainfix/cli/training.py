@@ -205,7 +205,7 @@ def predict_(
     network = _open_trained(model)
     from ..lab.prediction import predict_files
 
-    written = predict_files(network, dataset, list(track_progress(images, "Predicting")), output)
+    written = predict_files(network, dataset, track_progress(images, "Predicting"), output)
     Console(highlight=False, soft_wrap=True).print(
         f"Wrote {len(written)} files to {escape(str(output))}."
     )

@@ -10,8 +10,10 @@ from torch import nn
 
 from .config import RunConfig
 
-# Here, so that spawned processes are quiet too: what each of them says on starting is no news.
+# Here, so that spawned processes are quiet too: that they start, and that the others are ended
+# when one fails, is no news.
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
 
 
 def started_by_torchrun() -> bool:
