@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -92,6 +94,29 @@ def cut_(model: nn.Module, plan: Plan) -> None:
         module = model.get_submodule(path)
         kind = type(getattr(module, name))
         setattr(module, name, kind(value))
+
+
+@contextmanager
+def cut_for_a_moment(model: nn.Module, plan: Plan) -> Iterator[None]:
+    """Carry out a plan to try it, and put everything back, whatever happens meanwhile."""
+    modules = list(model.modules())
+    before = [(vars(m).copy(), m._parameters.copy(), m._buffers.copy()) for m in modules]
+    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+    folded = [(tensors[fold.tensor], tensors[fold.tensor].detach().clone()) for fold in plan.folds]
+    try:
+        cut_(model, plan)
+        yield
+    finally:
+        for module, (attributes, parameters, buffers) in zip(modules, before, strict=True):
+            vars(module).clear()
+            vars(module).update(attributes)
+            module._parameters.clear()
+            module._parameters.update(parameters)
+            module._buffers.clear()
+            module._buffers.update(buffers)
+        with torch.no_grad():
+            for tensor, old in reversed(folded):  # two folds may have one target
+                tensor.copy_(old)
 
 
 def _cut(tensor: Tensor, kept: dict[int, Tensor]) -> Tensor:

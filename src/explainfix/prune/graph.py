@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class Node:
     kwargs: dict[str, Any]
     outputs: tuple[Ref, ...]
     module: str  # the path of the module that was running
+    into_part: bool  # it writes into a part of a larger tensor
 
     @cached_property
     def inputs(self) -> list[Ref]:
@@ -43,16 +45,22 @@ class Node:
 
 @dataclass
 class Graph:
-    """A recorded pass. `tensors` keeps each value's tensor, for its shape and weights."""
+    """A recorded pass. Of activations it keeps the shapes alone."""
 
     nodes: list[Node] = field(default_factory=list)
-    tensors: dict[int, Tensor] = field(default_factory=dict)
+    shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    tensors: dict[int, Tensor] = field(default_factory=dict)  # parameters, buffers, vectors
     parameters: dict[int, str] = field(default_factory=dict)  # value → name of parameter or buffer
     kernels: set[str] = field(default_factory=set)  # the weights that belong to a convolution
     modules: dict[str, nn.Module] = field(default_factory=dict)
     inputs: list[Ref] = field(default_factory=list)
     outputs: list[Ref] = field(default_factory=list)
     result: Any = None
+
+    @cached_property
+    def named(self) -> dict[str, Tensor]:
+        """Parameters and buffers by name."""
+        return {name: self.tensors[number] for number, name in self.parameters.items()}
 
     @cached_property
     def readers(self) -> dict[Ref, list[Node]]:
@@ -80,27 +88,29 @@ class _Recorder(TorchDispatchMode):
         super().__init__()
         self.graph = Graph()
         self.current: list[str] = [""]
-        self.numbers: dict[int, int] = {}  # id of a tensor → its value now
-        self.alive: list[Tensor] = []  # so that ids stay unique
+        # The id of a tensor → the tensor, which may be gone by now, and its value.
+        self.numbers: dict[int, tuple[weakref.ref[Tensor], int]] = {}
         self.graph.modules = dict(model.named_modules(remove_duplicate=False))
         for path, module in self.graph.modules.items():
             if isinstance(module, Convolution):
                 self.graph.kernels.add(f"{path}.weight" if path else "weight")
         named = [*model.named_parameters(), *model.named_buffers()]
         for name, tensor in named:
-            self.graph.parameters[self.number(tensor)] = name
+            number = self.number(tensor)
+            self.graph.parameters[number] = name
+            self.graph.tensors[number] = tensor
 
     def number(self, tensor: Tensor) -> int:
         """The value a tensor holds now; a new one if it was never seen."""
-        if id(tensor) not in self.numbers:
-            self.renew(tensor)
-        return self.numbers[id(tensor)]
+        known, number = self.numbers.get(id(tensor), (None, -1))
+        return number if known is not None and known() is tensor else self.renew(tensor)
 
     def renew(self, tensor: Tensor) -> int:
-        new = len(self.graph.tensors)
-        self.numbers[id(tensor)] = new
-        self.graph.tensors[new] = tensor
-        self.alive.append(tensor)
+        new = len(self.graph.shapes)
+        self.numbers[id(tensor)] = weakref.ref(tensor), new
+        self.graph.shapes[new] = tuple(tensor.shape)
+        if tensor.dim() <= 1:
+            self.graph.tensors[new] = tensor
         return new
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -110,13 +120,16 @@ class _Recorder(TorchDispatchMode):
             return Ref(self.number(leaf))
 
         noted_args, noted_kwargs = replaced((args, kwargs), Tensor, refer)
+        into_part = False
+        if args and isinstance(args[0], Tensor) and args[0]._base is not None:
+            into_part = args[0].numel() != args[0]._base.numel()
         result = func(*args, **kwargs)
         made: list[Tensor] = []
         replaced(result, Tensor, made.append)
         # An operation in place gives back its argument: the tensor holds a new value from here on.
         outputs = tuple(Ref(self.renew(tensor)) for tensor in made)
         self.graph.nodes.append(
-            Node(func, tuple(noted_args), noted_kwargs, outputs, self.current[-1])
+            Node(func, tuple(noted_args), noted_kwargs, outputs, self.current[-1], into_part)
         )
         return result
 
@@ -134,24 +147,24 @@ def record(model: nn.Module, inputs: tuple[Any, ...]) -> Graph:
     return graph
 
 
-class _Names(TorchDispatchMode):
+class _Operations(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
-        self.names: list[str] = []
+        self.operations: list[Any] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(str(func))
+        self.operations.append(func)
         return func(*args, **(kwargs or {}))
 
 
 def run_again(model: nn.Module, inputs: tuple[Any, ...], graph: Graph) -> Any:
     """The outputs of another pass, which has to take the same way as the recorded one."""
-    mode = _Names()
+    mode = _Operations()
     with torch.no_grad(), mode:
         result = model(*inputs)
-    recorded = [str(node.op) for node in graph.nodes]
-    for number, (one, other) in enumerate(zip_longest(recorded, mode.names)):
-        if one != other:
+    recorded = [node.op for node in graph.nodes]
+    for number, (one, other) in enumerate(zip_longest(recorded, mode.operations)):
+        if one is not other:
             module = graph.nodes[min(number, len(recorded) - 1)].module
             raise ValueError(
                 f"the model does not do the same on every call: operation {number + 1} was "

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .graph import Node, Ref
@@ -43,23 +44,23 @@ class Life:
     """Which channels live. Those that are tied form a class and live or die together."""
 
     def __init__(self, state: State) -> None:
-        self.classes = torch.from_numpy(_classes(state))
-        count = int(self.classes.max()) + 1 if len(self.classes) else 0
-        self.alive = torch.zeros(count, dtype=torch.bool)
+        self.classes = _classes(state)
+        self.alive = np.zeros(int(self.classes.max(initial=-1)) + 1, dtype=bool)
         # By label, and one more for NONE, the last: what is no channel always stays.
-        self.table = torch.zeros(state.count + 1, dtype=torch.bool)
+        self.table = np.zeros(state.count + 1, dtype=bool)
         self.table[NONE] = True
 
-    def wake(self, labels: Tensor) -> bool:
+    def wake(self, labels: NDArray[np.int64]) -> bool:
         """Let these channels live; whether that was news."""
-        if bool(self.table[labels].all()):
+        if self.table[labels].all():
             return False
         self.alive[self.classes[labels[labels != NONE]]] = True
         self.table[:NONE] = self.alive[self.classes]
         return True
 
-    def kept(self, labels: Tensor) -> Tensor:
-        return self.table[labels]
+    def kept(self, labels: Tensor) -> NDArray[np.bool_]:
+        alive: NDArray[np.bool_] = self.table[labels.numpy()]
+        return alive
 
 
 def plan(state: State, ghosts: Ghosts, training: State | None = None) -> Plan:
@@ -71,16 +72,16 @@ def plan(state: State, ghosts: Ghosts, training: State | None = None) -> Plan:
     weights = Counter(mixing.weight for mixing in state.mixings)
     targets = [_fold_target(state, mixing, weights) for mixing in state.mixings]
     if state.pinned:
-        life.wake(torch.cat(state.pinned))
+        life.wake(torch.cat(state.pinned).numpy())
     _spread(state, life, targets, ghosts)
     while (starved := _starved(state, life)) is not None:
-        life.wake(starved)  # a layer keeps one channel, so that the network stays runnable
+        life.wake(starved.numpy())  # a layer keeps one channel, so that the network stays runnable
         _spread(state, life, targets, ghosts)
     keep = {}
     for (name, axis), labels in state.axes.items():
         kept = life.kept(labels)
-        if not bool(kept.all()):
-            keep[name, axis] = kept.nonzero().flatten()
+        if not kept.all():
+            keep[name, axis] = torch.from_numpy(kept.nonzero()[0])
     groups = {name: int(life.kept(labels).sum()) for name, labels in state.grouped.items()}
     attributes: dict[tuple[str, str], int | list[int]] = {}
     for key, written in state.written.items():
@@ -93,7 +94,7 @@ def plan(state: State, ghosts: Ghosts, training: State | None = None) -> Plan:
     return replace(decided, for_evaluation=_unlike(state, training, life, targets))
 
 
-def _classes(state: State) -> np.ndarray:
+def _classes(state: State) -> NDArray[np.int64]:
     """Channels that are tied form a class; the class of each label."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -108,30 +109,33 @@ def _classes(state: State) -> np.ndarray:
 
 def _spread(state: State, life: Life, targets: list[Fold | None], ghosts: Ghosts) -> None:
     """From living outputs to the inputs they use, until nothing new comes alive."""
-    done = [torch.zeros(len(mixing.outputs), dtype=torch.bool) for mixing in state.mixings]
+    done = [np.zeros(len(mixing.outputs), dtype=bool) for mixing in state.mixings]
     steps = list(zip(state.mixings, targets, done, strict=True))[::-1]
     news = True
     while news:
         news = False
         for mixing, target, seen in steps:
             rows = life.kept(mixing.outputs) & ~seen
-            if not bool(rows.any()):
+            if not rows.any():
                 continue
             seen |= rows
             # It can do without noughts, and without constants it can fold or may drop.
-            needless = mixing.const == 0
-            if ghosts == "drop" or target is not None:
-                needless |= ~mixing.const.isnan()
-            news |= life.wake(mixing.inputs[mixing.read_by(rows) & ~needless])
+            const = mixing.const.numpy()
+            free = ghosts == "drop" or target is not None
+            needed = np.isnan(const) if free else const != 0
+            news |= life.wake(mixing.inputs.numpy()[mixing.read_by(rows) & needed])
 
 
 def _starved(state: State, life: Life) -> Tensor | None:
     """A channel to keep because some parameter would be left with nothing along an axis."""
     written = [part for number in state.written.values() for part in number.parts]
-    for labels in [*state.axes.values(), *state.grouped.values(), *written]:
-        if len(labels) and not bool(life.kept(labels).any()):
-            return labels[:1]
-    return None
+    held = [*state.axes.values(), *state.grouped.values(), *written]
+    held = [labels for labels in held if len(labels)]
+    if not held:
+        return None
+    starts = np.cumsum([0, *(len(labels) for labels in held[:-1])])
+    fed = np.logical_or.reduceat(life.kept(torch.cat(held)), starts)
+    return None if fed.all() else held[int(fed.argmin())][:1]
 
 
 def _fold_target(state: State, mixing: Mixing, weights: Counter[str]) -> Fold | None:
@@ -157,20 +161,21 @@ def _fold(
     decided: Plan, state: State, life: Life, targets: list[Fold | None], ghosts: Ghosts
 ) -> None:
     """Add to a plan what becomes of the constants that go."""
-    ghostly = torch.zeros(state.count + 1, dtype=torch.bool)
+    ghostly = np.zeros(state.count + 1, dtype=bool)
     for labels in state.ghosts:
-        ghostly[labels] = True
+        ghostly[labels.numpy()] = True
     for mixing, target in zip(state.mixings, targets, strict=True):
-        lost = ~life.kept(mixing.outputs) & ghostly[mixing.outputs]
-        if bool(lost.any()):
+        lost = ~life.kept(mixing.outputs) & ghostly[mixing.outputs.numpy()]
+        if lost.any():
             decided.dropped[mixing.weight] = int(lost.sum())
-        constant = (mixing.const != 0) & ~mixing.const.isnan() & ~life.kept(mixing.inputs)
-        if ghosts == "drop" or target is None or not bool(constant.any()):
+        const = mixing.const.numpy()
+        constant = (const != 0) & ~np.isnan(const) & ~life.kept(mixing.inputs)
+        if ghosts == "drop" or target is None or not constant.any():
             continue
-        constant &= mixing.read_by(torch.ones(len(mixing.outputs), dtype=torch.bool))
-        if not bool(constant.any()):
+        constant &= mixing.read_by(np.ones(len(mixing.outputs), dtype=bool))
+        if not constant.any():
             continue
-        amount = mixing.sum_over(torch.where(constant, mixing.const, 0.0))
+        amount = mixing.sum_over(torch.from_numpy(np.where(constant, const, 0.0)))
         decided.folded[mixing.weight] = int(constant.sum())
         decided.folds.append(replace(target, amount=-amount if target.into_mean else amount))
 
@@ -180,8 +185,9 @@ def _unlike(state: State, training: State, life: Life, targets: list[Fold | None
     count = 0
     for mixing, trained, target in zip(state.mixings, training.mixings, targets, strict=False):
         used = mixing.read_by(life.kept(mixing.outputs))
-        alike = trained.const == mixing.const
+        then = trained.const.numpy()
+        alike = then == mixing.const.numpy()
         if target is not None and target.into_mean:
-            alike |= ~trained.const.isnan()
+            alike |= ~np.isnan(then)
         count += int((~life.kept(mixing.inputs) & used & ~alike).sum())
     return count

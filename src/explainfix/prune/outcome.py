@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -176,10 +177,10 @@ def count_positions(graph: Graph) -> dict[str, int]:
         name = str(node.op.overloadpacket)
         if name == "aten.convolution":
             turned = node.args[6]
-            image = graph.tensors[(node.args[0] if turned else node.outputs[0]).number]
-            times = image.numel() // image.shape[1]
+            image = graph.shapes[(node.args[0] if turned else node.outputs[0]).number]
+            times = math.prod(image) // image[1]
         elif name in ("aten.addmm", "aten.mm") and isinstance(node.args[-1], Ref):
-            times = graph.tensors[node.outputs[0].number].shape[0]
+            times = graph.shapes[node.outputs[0].number][0]
         else:
             continue
         # The module that was running is the layer, however its weight came about.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from typing import Any
 
@@ -12,12 +11,14 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from ..fix import recipes_follow
 from ..layers import as_found
-from .cut import cut_, remember_cut
+from .cut import cut_, cut_for_a_moment, remember_cut
 from .graph import Graph, record, run_again
 from .liveness import Ghosts, Plan, plan
 from .outcome import PruneReport, count_positions, measure
 from .state import State, Trust, apply_rules
 from .unfit import check_prunable
+
+_FAILURES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
 
 
 def prune_(
@@ -74,36 +75,37 @@ def settle(
         if ghosts == "keep":
             training = apply_rules(State(graphs[0], trust, training=True))
         decided = plan(state, ghosts, training)
-        twin = _twin(model, decided)
-        cut_(twin, decided)
+        reached: set[str] = set()
         try:
-            return decided, state, _difference(twin, inputs, wanted, graphs[0], ghosts)
-        except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as problem:
+            with cut_for_a_moment(model, decided):
+                try:
+                    return decided, state, _difference(model, inputs, wanted, graphs[0], ghosts)
+                except _FAILURES:
+                    reached = _reached(model, inputs)
+                    raise
+        except _FAILURES as problem:
             if trust.nothing:
                 run_again(model, inputs, graphs[0])  # does the model itself do the same twice?
                 reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
                 raise ValueError(f"no cut could be verified on the example: {reason}") from problem
-        reached = _reached(twin, inputs)
         trust.lose([graphs[0].modules[path] for path in state.guesses if path in reached])
 
 
-def _twin(model: nn.Module, decided: Plan) -> nn.Module:
-    """A copy to cut: its tensors are the model's own, but for those that a fold writes into."""
-    written = {fold.tensor for fold in decided.folds}
-    named = (*model.named_parameters(), *model.named_buffers())
-    return copy.deepcopy(model, {id(t): t for name, t in named if name not in written})
-
-
-def _reached(twin: nn.Module, inputs: tuple[Any, ...]) -> set[str]:
+def _reached(model: nn.Module, inputs: tuple[Any, ...]) -> set[str]:
     """The modules that a failing network runs before it fails; none if it does not."""
     reached: set[str] = set()
-    for path, module in twin.named_modules():
+    handles = [
         module.register_forward_pre_hook(lambda *_, path=path: reached.add(path))
+        for path, module in model.named_modules()
+    ]
     try:
         with torch.no_grad():
-            twin(*inputs)
-    except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
+            model(*inputs)
+    except _FAILURES:
         return reached
+    finally:
+        for handle in handles:
+            handle.remove()
     return set()
 
 
@@ -148,10 +150,10 @@ def _unused(model: nn.Module, graph: Graph) -> bool:
 
 
 def _difference(
-    twin: nn.Module, inputs: tuple[Any, ...], wanted: Any, graph: Graph, ghosts: Ghosts
+    model: nn.Module, inputs: tuple[Any, ...], wanted: Any, graph: Graph, ghosts: Ghosts
 ) -> float:
-    """How far the outputs of a copy that was cut are off; an error if it cannot be right."""
-    result = run_again(twin, inputs, graph)
+    """How far the outputs of a model that was cut are off; an error if it cannot be right."""
+    result = run_again(model, inputs, graph)
     ours = [t for t in tree_flatten(result)[0] if isinstance(t, Tensor)]
     theirs = [t for t in tree_flatten(wanted)[0] if isinstance(t, Tensor)]
     worst = 0.0

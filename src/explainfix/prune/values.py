@@ -51,7 +51,7 @@ def channels(shape: tuple[int, ...], axis: int, labels: Tensor, const: Tensor) -
     """A value with the given labels and constants along one axis."""
     layout = [1] * len(shape)
     layout[axis] = -1
-    return Value(shape, compact(labels.reshape(layout)), compact(const.reshape(layout)))
+    return Value(shape, labels.reshape(layout), const.reshape(layout))
 
 
 def compact(full: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import html
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..prune.outcome import PruneReport
 from ..registry import views
@@ -17,6 +17,9 @@ from ..store import written
 from .page import render_page
 from .pruning import pruning_data
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 @views.register("page")
 def write_page(
@@ -25,10 +28,11 @@ def write_page(
     *,
     comparison: Comparison | None = None,
     pruning: PruneReport | None = None,
+    results: pd.DataFrame | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write the page of an explanation, and of a comparison or a pruning if there is one."""
-    text = render_page(page_data(why, comparison, pruning))
+    """Write the page of an explanation, with a comparison, a pruning or results if there are."""
+    text = render_page(page_data(why, comparison, pruning, results))
     with written(Path(path), overwrite=overwrite) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -42,7 +46,10 @@ def notebook(why: Explanation) -> str:
 
 
 def page_data(
-    why: Explanation, comparison: Comparison | None = None, pruning: PruneReport | None = None
+    why: Explanation,
+    comparison: Comparison | None = None,
+    pruning: PruneReport | None = None,
+    results: pd.DataFrame | None = None,
 ) -> dict[str, Any]:
     """Everything the page shows, as plain numbers and text."""
     from .. import __version__
@@ -70,6 +77,7 @@ def page_data(
         "skipped": [{"path": path, "reason": reason} for path, reason in why.skipped.items()],
         "comparison": _comparison_data(comparison) if comparison else None,
         "pruning": pruning_data(pruning) if pruning else None,
+        "results": None if results is None else _results_data(results),
     }
 
 
@@ -130,6 +138,13 @@ def _comparison_data(comparison: Comparison) -> dict[str, Any]:
             for path, change in comparison.layers.items()
         ],
     }
+
+
+def _results_data(results: pd.DataFrame) -> dict[str, Any]:
+    """A table as it stands: the index first, then the columns, as text."""
+    frame = results.reset_index()
+    rows = frame.astype(object).to_numpy().tolist()
+    return {"columns": list(frame.columns), "rows": [[str(cell) for cell in row] for row in rows]}
 
 
 def _name(shape: tuple[int, ...]) -> str:

@@ -105,13 +105,18 @@ class Explanation(Mapping[str, Spectrum]):
         return figure
 
     def to_html(
-        self, path: str | Path, *, pruning: PruneReport | None = None, overwrite: bool = False
+        self,
+        path: str | Path,
+        *,
+        pruning: PruneReport | None = None,
+        results: pd.DataFrame | None = None,
+        overwrite: bool = False,
     ) -> None:
         """Write the page: one file to open in a browser, with no network.
 
-        `pruning` adds what was removed from the network since.
+        `pruning` adds what was removed from the network since, `results` any table, as it stands.
         """
-        views.find("page")(self, path, pruning=pruning, overwrite=overwrite)
+        views.find("page")(self, path, pruning=pruning, results=results, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         text: str = views.find("notebook")(self)

@@ -6,7 +6,7 @@ import torch
 
 from ..graph import Node
 from ..state import State, rule
-from ..values import Value, plain
+from ..values import Value
 
 
 @rule("_softmax", "_log_softmax")
@@ -53,5 +53,3 @@ def attention(state: State, node: Node) -> None:
     state.pin(key.labels)
     unknown = torch.full((1,) * len(value.shape), torch.nan, dtype=torch.float64)
     state.put(node, Value(state.shape_of(node), value.labels, unknown))
-    for index in range(1, len(node.outputs)):
-        state.put(node, plain(state.shape_of(node, index)), index)

@@ -49,7 +49,7 @@ def _finish(state: State, mixing: Mixing, bias: Ref | None, shape: tuple[int, ..
     total = mixing.sum_over(torch.where(usable, mixing.const, 0.0))
     if bias is not None:
         total = total + state.graph.tensors[bias.number].detach().double().cpu()
-    total = torch.where(mixing.reads(~usable), torch.nan, total)  # these vary
+    total[torch.from_numpy(mixing.reads(~usable.numpy()))] = torch.nan  # these vary
     total = state.settled(mixing.outputs, total)
     state.put(mixing.node, channels(shape, 1, mixing.outputs, total))
 
@@ -84,7 +84,7 @@ def linear(state: State, node: Node) -> None:
         return
     inputs, const = held
     name = weight.parameter
-    kernels = state.graph.tensors[turned.number].detach().T.unsqueeze(2)
+    kernels = state.graph.named[name].detach().unsqueeze(2)
     if (name, 1) in state.axes:
         state.tie(state.axes[name, 1], inputs)
     else:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..graph import Node, Ref
 from ..state import State, rule
-from ..values import Value, channels, plain
+from ..values import Value, channels
 
 
 @rule("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
@@ -31,7 +31,6 @@ def batch_norm(state: State, node: Node) -> None:
     const = const if weight is None else const * weight
     const = const if bias is None else const + bias
     state.put(node, channels(value.shape, 1, labels, state.settled(labels, const)))
-    _rest(state, node)
 
 
 @rule("native_group_norm")
@@ -57,7 +56,6 @@ def group_norm(state: State, node: Node) -> None:
     const = const if gain is None else const * gain
     const = const if shift is None else const + shift
     state.put(node, channels(value.shape, 1, labels, state.settled(labels, const)))
-    _rest(state, node)
 
 
 @rule("native_layer_norm")
@@ -69,7 +67,6 @@ def layer_norm(state: State, node: Node) -> None:
         return
     unknown = torch.full((1,) * len(value.shape), torch.nan, dtype=torch.float64)
     state.put(node, Value(value.shape, value.labels, unknown))
-    _rest(state, node)
 
 
 def _numbers(state: State, ref: object) -> Tensor | None:
@@ -77,9 +74,3 @@ def _numbers(state: State, ref: object) -> Tensor | None:
     if not isinstance(ref, Ref):
         return None
     return state.graph.tensors[ref.number].detach().double().cpu()
-
-
-def _rest(state: State, node: Node) -> None:
-    """The statistics that come with a result have no channels."""
-    for index in range(1, len(node.outputs)):
-        state.put(node, plain(state.shape_of(node, index)), index)

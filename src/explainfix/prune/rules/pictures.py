@@ -6,7 +6,7 @@ import torch
 
 from ..graph import Node
 from ..state import State, rule
-from ..values import Value, channels, compact, plain
+from ..values import Value, channels, compact
 
 
 @rule(
@@ -25,8 +25,6 @@ def per_picture(state: State, node: Node) -> None:
     if "avg_pool" in str(node.op) and "adaptive" not in str(node.op):
         const = torch.where(const == 0, const, torch.nan)  # the border may count padding
     state.put(node, channels(shape, 1, labels, const))
-    for index in range(1, len(node.outputs)):
-        state.put(node, plain(state.shape_of(node, index)), index)
 
 
 @rule("mean", "sum", "amax", "amin")
@@ -76,4 +74,3 @@ def dropout(state: State, node: Node) -> None:
     value = state.get(node.inputs[0])
     const = torch.where(value.const == 0, value.const, torch.nan)
     state.put(node, Value(value.shape, value.labels, const))
-    state.put(node, plain(state.shape_of(node, 1)), 1)
