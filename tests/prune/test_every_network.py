@@ -31,7 +31,8 @@ NOTHING_TO_REMOVE = {
     "torchvision:convnext_tiny": LAYER_NORM, "timm:convnext_atto": LAYER_NORM,
     "timm:convnextv2_atto": LAYER_NORM, "timm:edgenext_xx_small": LAYER_NORM,
     "torchvision:swin_t": LAYER_NORM, "torchvision:swin_v2_t": LAYER_NORM,
-    "torchvision:efficientnet_b0": GATE, "timm:tinynet_e": GATE, "timm:dm_nfnet_f0": STANDARDISED, "timm:eca_nfnet_l0": STANDARDISED,
+    "torchvision:efficientnet_b0": GATE, "timm:tinynet_e": GATE,
+    "timm:dm_nfnet_f0": STANDARDISED, "timm:eca_nfnet_l0": STANDARDISED,
     "timm:nf_resnet26": STANDARDISED, "timm:mobileone_s0": SUM, "timm:repvgg_a0": SUM,
     "timm:fastvit_t8": SUM,
 }  # fmt: skip

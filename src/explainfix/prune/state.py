@@ -47,10 +47,10 @@ class Mixing:
         """
         single = self.kernels.shape[2] == 1
         size = self.kernels[:, :, 0] if single else self.kernels.abs().sum(2)
-        numbers = size.cpu().numpy() if size.dtype != torch.bfloat16 else size.float().cpu().numpy()
-        return (numbers != 0).reshape(
-            self.groups, -1, numbers.shape[1]
-        )  # nought if all weights are
+        if size.dtype == torch.bfloat16:  # unknown to NumPy
+            size = size.float()
+        used: NDArray[np.bool_] = size.cpu().numpy() != 0  # nought only if every weight is
+        return used.reshape(self.groups, -1, used.shape[1])
 
     def read_by(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which inputs some of the chosen outputs have a weight for."""
