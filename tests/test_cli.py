@@ -375,3 +375,13 @@ class TestPrune:
     def test_it_needs_data(self, tmp_path, capsys):
         assert main(["prune", "unetd", "--zero", "0.5", "-o", str(tmp_path / "a.safetensors")]) == 2
         assert "--data" in capsys.readouterr().err
+
+    def test_data_by_name(self, tmp_path, capsys):
+        file = str(tmp_path / "small.safetensors")
+        data = ["--data", "nuclei", "--data-option", "size=32", "--data-option", "count=8"]
+        assert main(["prune", "unetd", *data, "--zero", "0.9", "-o", file, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["params_kept"] < 0.95
+        assert main(["explain", "unetd", *data, "--split", "test", "--max-batches", "1"]) == 0
+        assert "saliency" in capsys.readouterr().out
+        assert main(["explain", "unetd", *data, "--split", "tset"]) == 2
+        assert "choose from 'train', 'val', 'test'" in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """explainfix: see, fix and prune the spatial filters of any CNN."""
 
+from typing import TYPE_CHECKING, Any
+
 from . import filters as filters  # registers the methods
 from . import report as report  # registers how results are drawn
 from .fix import Recipe, check_fixed, fix_, list_filters, recipes, unfix_
@@ -8,6 +10,9 @@ from .prune import channel_prune_, fill_zero_, prune_, zero_
 from .steer import Explanation, compare, explain, saliency
 from .store import load, save
 from .zoo import create_model, list_models
+
+if TYPE_CHECKING:
+    from .lab.data import list_datasets as list_datasets
 
 __version__ = "0.1.0"
 
@@ -21,6 +26,7 @@ __all__ = [
     "explain",
     "fill_zero_",
     "fix_",
+    "list_datasets",
     "list_filters",
     "list_models",
     "load",
@@ -32,3 +38,12 @@ __all__ = [
     "unfix_",
     "zero_",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What belongs to the lab is imported when it is first asked for."""
+    if name == "list_datasets":
+        from .lab.data import list_datasets
+
+        return list_datasets
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

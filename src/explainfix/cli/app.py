@@ -1,11 +1,12 @@
 """What all commands share: the app, opening models, progress, printing."""
 
 import json
+import tomllib
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import cyclopts
 from cyclopts import Parameter
@@ -98,3 +99,14 @@ def show_status(title: str) -> AbstractContextManager[object]:
 
 def print_json(value: object) -> None:
     print(json.dumps(value, indent=2))
+
+
+def option_pair(text: str) -> tuple[str, Any]:
+    """NAME=VALUE, the value as TOML would read it, or as a string."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"the option {text!r} is not of the form NAME=VALUE")
+    try:
+        return name.replace("-", "_"), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.replace("-", "_"), value

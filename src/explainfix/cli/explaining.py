@@ -1,44 +1,20 @@
 """Commands that look at filters: explain, compare."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from torch import nn
 
-from ..lab.arrays import batches, read_arrays
 from ..report.write import write_page
-from ..steer import Comparison, Explanation, Saliency, compare, explain, saliency
+from ..steer import Comparison, Explanation, compare, explain
 from ..store import check_free, written
-from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json, track_progress
+from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json
+from .inputs import Data, measure_saliency
 
 _KINDS = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
 _Output = Annotated[Path | None, OUTPUT]
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Data:
-    """What to weight the explanation by.
-
-    Parameters
-    ----------
-    data
-        A .npz or .safetensors file with inputs x and, if there are any, targets y.
-    batch_size
-        Inputs a batch.
-    max_batches
-        Batches to use.
-    """
-
-    data: Path | None = None
-    batch_size: int = 4
-    max_batches: int = 15
 
 
 @app.command(name="explain")
@@ -65,7 +41,7 @@ def explain_(
     _check_output(output, overwrite=force)
     network = open_model(model, build or Build())
     data = data or Data()
-    scores = measure_saliency(network, data.data, data) if data.data else None
+    scores = measure_saliency(network, data) if data.data else None
     why = explain(network, saliency=scores, basis=basis, title=model)
     if output is not None:
         _write(why, output, overwrite=force)
@@ -132,24 +108,6 @@ def _check_output(output: Path | None, *, overwrite: bool, kinds: tuple[str, ...
     if output.suffix not in kinds:
         raise ValueError(f"{str(output)!r} must end in one of {', '.join(kinds)}")
     check_free(output, overwrite=overwrite)
-
-
-def measure_saliency(network: nn.Module, file: Path, data: Data) -> Saliency:
-    """The saliency of a network on the arrays in a file."""
-    if data.batch_size < 1 or data.max_batches < 1:
-        raise ValueError("--batch-size and --max-batches must be at least 1")
-    inputs, targets = read_arrays(file)
-    count = min(data.max_batches, -(-len(inputs) // data.batch_size))
-
-    def progress(stream: Iterable[Any]) -> Iterable[Any]:
-        return track_progress(stream, "Computing saliency", total=count)
-
-    return saliency(
-        network,
-        batches(inputs, targets, data.batch_size),
-        max_batches=data.max_batches,
-        progress=progress,
-    )
 
 
 def _write(why: Explanation, output: Path, *, overwrite: bool) -> None:

@@ -1,5 +1,6 @@
 """The command that makes networks smaller: prune."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,12 +9,35 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
-from ..lab.arrays import read_arrays
 from ..prune import channel_prune_
 from ..steer import explain
 from ..store import check_free, save
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json, show_status
-from .explaining import Data, measure_saliency
+from .inputs import Data, measure_saliency, open_batches
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class How:
+    """How much to remove, and how.
+
+    Parameters
+    ----------
+    zero
+        Share of the kernels to zero, such as 0.99.
+    target_params
+        Instead of --zero: share of the parameters to keep.
+    ghosts
+        What to do with channels that became constant: drop them as the paper does, or keep the
+        output exactly as it was.
+    fill
+        Fill the noughts that are left, to be trained.
+    """
+
+    zero: float | None = None
+    target_params: float | None = None
+    ghosts: Literal["drop", "keep"] = "drop"
+    fill: Annotated[bool, Parameter(negative="--no-fill")] = True
 
 
 @app.command
@@ -24,10 +48,7 @@ def prune(
     output: Annotated[Path, OUTPUT],
     report: Path | None = None,
     data: Data | None = None,
-    zero: float | None = None,
-    target_params: float | None = None,
-    ghosts: Literal["drop", "keep"] = "drop",
-    fill: Annotated[bool, Parameter(negative="--no-fill")] = True,
+    how: How | None = None,
     build: Build | None = None,
     force: Force = False,
     as_json: Json = False,
@@ -40,36 +61,28 @@ def prune(
         The safetensors file to write.
     report
         A page (.html) to write: the network before, and what went from each layer.
-    zero
-        Share of the kernels to zero, such as 0.99.
-    target_params
-        Instead of --zero: share of the parameters to keep.
-    ghosts
-        What to do with channels that became constant: drop them as the paper does, or keep the
-        output exactly as it was.
-    fill
-        Fill the noughts that are left, to be trained.
     """
-    if data is None or data.data is None:
-        raise ValueError("pruning needs data to tell which kernels matter: give --data FILE")
+    how = how or How()
+    data = data or Data()
+    example = next(open_batches(data)[0])[0][:1]
     check_free(output, overwrite=force)
     if report is not None:
         if report.suffix != ".html":
             raise ValueError(f"{str(report)!r} must end in .html")
         check_free(report, overwrite=force)
     network = open_model(model, build or Build())
-    scores = measure_saliency(network, data.data, data)
+    scores = measure_saliency(network, data)
     why = explain(network, saliency=scores, title=model) if report else None
-    example = read_arrays(data.data)[0][:1].to(next(network.parameters()))
+    example = example.to(next(network.parameters()))
     with torch.no_grad(), show_status("Pruning"):
         done = channel_prune_(
             network,
             example,
             scores,
-            zero=zero,
-            target_params=target_params,
-            fill="fillzero" if fill else None,
-            ghosts=ghosts,
+            zero=how.zero,
+            target_params=how.target_params,
+            fill="fillzero" if how.fill else None,
+            ghosts=how.ghosts,
         )
     save(network, output, overwrite=force)
     if why is not None and report is not None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import tomllib
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, field
@@ -20,7 +19,17 @@ from ..lab.config import RunConfig, make_config, read_config
 from ..lab.data import Dataset, open_dataset
 from ..lab.metrics import MAIN_SCORE, Scores
 from ..store import check_free
-from .app import OUTPUT, Build, Force, Json, app, open_model, print_json, track_progress
+from .app import (
+    OUTPUT,
+    Build,
+    Force,
+    Json,
+    app,
+    open_model,
+    option_pair,
+    print_json,
+    track_progress,
+)
 
 if TYPE_CHECKING:
     from ..lab.runs import Moment
@@ -257,7 +266,7 @@ def _open_data(
     model: str, data: str | None, options: list[str] | None, *, skip_damaged: bool
 ) -> Dataset:
     """The dataset that was named, or the one that the model was trained on."""
-    given = dict(_pair(text) for text in options or [])
+    given = dict(option_pair(text) for text in options or [])
     if data is not None:
         return open_dataset(data, skip_damaged=skip_damaged, **given)
     folder = Path(model) if Path(model).is_dir() else Path(model).parent
@@ -302,16 +311,5 @@ def _typed(flags: Flags | None) -> dict[str, Any]:
     given = {name: value for name, value in every.items() if value is not None}
     for name in ("data_options", "fix_options"):
         if name in given:
-            given[name] = dict(_pair(text) for text in given[name])
+            given[name] = dict(option_pair(text) for text in given[name])
     return given
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, the value as TOML would read it, or as a string."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError(f"the option {text!r} is not of the form NAME=VALUE")
-    try:
-        return name.replace("-", "_"), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return name.replace("-", "_"), value

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from ..prune.outcome import PruneReport
 
 _SAMPLES = 24  # kernels kept per layer, for pictures
 
@@ -108,13 +107,13 @@ class Explanation(Mapping[str, Spectrum]):
         self,
         path: str | Path,
         *,
-        pruning: PruneReport | None = None,
+        pruning: object | None = None,
         results: pd.DataFrame | None = None,
         overwrite: bool = False,
     ) -> None:
         """Write the page: one file to open in a browser, with no network.
 
-        `pruning` adds what was removed from the network since, `results` any table, as it stands.
+        `pruning`, a `PruneReport`, adds what was removed from the network since, `results` any table, as it stands.
         """
         views.find("page")(self, path, pruning=pruning, results=results, overwrite=overwrite)
 

@@ -1,0 +1,78 @@
+"""The data that explain and prune measure saliency on: a file of arrays, or a dataset by name."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cyclopts import Parameter
+from torch import Tensor, nn
+
+from ..lab.arrays import batches, read_arrays
+from ..steer import Saliency, saliency
+from .app import option_pair, track_progress
+
+Batch = tuple[Tensor, Tensor | None]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Data:
+    """What to weight kernels by.
+
+    Parameters
+    ----------
+    data
+        A .npz or .safetensors file with inputs x and, if there are any, targets y; or a dataset,
+        NAME or NAME:PATH (explainfix list datasets).
+    data_option
+        Options of the dataset, as in size=64.
+    split
+        The split of the dataset.
+    batch_size
+        Inputs a batch.
+    max_batches
+        Batches to use.
+    """
+
+    data: str | None = None
+    data_option: list[str] | None = None
+    split: str = "val"
+    batch_size: int = 4
+    max_batches: int = 15
+
+
+def open_batches(data: Data) -> tuple[Iterator[Batch], int]:
+    """The batches that were asked for, and how many there will be."""
+    if data.data is None:
+        raise ValueError(
+            "this needs data to tell which kernels matter: give --data FILE or --data NAME:PATH"
+        )
+    if data.batch_size < 1 or data.max_batches < 1:
+        raise ValueError("--batch-size and --max-batches must be at least 1")
+    if Path(data.data).suffix in (".npz", ".safetensors") and ":" not in data.data:
+        if data.data_option:
+            raise ValueError(f"{data.data!r} is a file of arrays: it takes no --data-option")
+        inputs, targets = read_arrays(data.data)
+        stream: Iterator[Batch] = batches(inputs, targets, data.batch_size)
+        length = len(inputs)
+    else:
+        from ..lab.data import open_dataset
+        from ..lab.loader import evaluation_batches
+
+        dataset = open_dataset(data.data, **dict(option_pair(o) for o in data.data_option or []))
+        length = len(dataset.split(data.split))
+        parts = evaluation_batches(dataset, data.split, batch_size=data.batch_size)
+        # What is not to be counted, NaN, asks for no output.
+        stream = ((x, y.nan_to_num() if y.is_floating_point() else y) for _, x, y in parts)
+    return stream, min(data.max_batches, -(-length // data.batch_size))
+
+
+def measure_saliency(network: nn.Module, data: Data) -> Saliency:
+    """The saliency of a network on the data that was asked for."""
+    stream, count = open_batches(data)
+
+    def progress(items: Iterable[Any]) -> Iterable[Any]:
+        return track_progress(items, "Computing saliency", total=count)
+
+    return saliency(network, stream, max_batches=count, progress=progress)
