@@ -65,11 +65,11 @@ def main(folder: Path) -> None:
         )
         console.print(line(name, *rows[name]))
     console.print(
-        f"\nDice on {len(data.split('test'))} test images, pooled over pixels, by the weights that "
-        "did best on the validation\nimages; one seed, so small differences mean nothing. "
-        "MB kept: what a batch of 10\nkeeps for the backward pass. "
-        f"{PRUNED}: {ZEROED:.0%} of the kernels zeroed and cut before\n"
-        f"training, {report.params_kept:.0%} of the parameters left.\n"
+        f"\nDice on {len(data.split('test'))} test images, pooled over pixels, with the weights "
+        "that did best on the validation images; one seed, so small differences mean nothing. "
+        "MB kept: what a batch of 10 keeps for its backward pass. "
+        f"{PRUNED}: {ZEROED:.0%} of the kernels zeroed and what died cut before training, "
+        f"{report.params_kept:.0%} of the parameters left.\n"
     )
     model = learned.model()
     batches = [(x, y) for _, x, y in evaluation_batches(data, "val", batch_size=10)]

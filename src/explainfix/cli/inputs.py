@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from torch import Tensor, nn
@@ -36,7 +36,7 @@ class Data:
     """
 
     data: str | None = None
-    data_option: list[str] | None = None
+    data_option: Annotated[list[str] | None, Parameter(negative="")] = None
     split: str = "val"
     batch_size: int = 4
     max_batches: int = 15

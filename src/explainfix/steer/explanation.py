@@ -113,7 +113,8 @@ class Explanation(Mapping[str, Spectrum]):
     ) -> None:
         """Write the page: one file to open in a browser, with no network.
 
-        `pruning`, a `PruneReport`, adds what was removed from the network since, `results` any table, as it stands.
+        `pruning`, a `PruneReport`, adds what was removed from the network since; `results` any
+        table, as it stands.
         """
         views.find("page")(self, path, pruning=pruning, results=results, overwrite=overwrite)
 
