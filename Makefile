@@ -5,7 +5,7 @@ READY := .venv/ready
 
 .PHONY: demo test quick bench lint browser clean
 
-demo: $(READY)  ## fix U-NetD with all six methods, describe it, draw the filters
+demo: $(READY)  ## fix, train, explain, prune and compare U-NetD on drawn nuclei, in one page
 	$(BIN)/python examples/demo.py
 
 test: lint browser  ## everything: style, types, doctests, tests, the whole zoo
