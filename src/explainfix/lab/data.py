@@ -46,10 +46,14 @@ class Images(Protocol):
 
 @dataclass(frozen=True)
 class Listed:
-    """Images by name; `read` makes the one at an index."""
+    """Images by name; `read` makes the one at an index.
+
+    `targets` `(n, tasks)` are those of all images where they are known without decoding any.
+    """
 
     names: tuple[str, ...]
     read: Callable[[int], Sample]
+    targets: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.names)

@@ -52,6 +52,12 @@ def test_labels(official):
     assert data.samples_per_epoch == 15_000
 
 
+def test_labels_are_known_without_the_pictures(official):
+    images = open_dataset(f"chexpert:{official}", crop=32).split("train")
+    each = torch.stack([images[index].target for index in range(len(images))])
+    assert torch.equal(images.targets.nan_to_num(-1), each.nan_to_num(-1))
+
+
 def test_the_split_is_that_of_torch_with_seed_138(official):
     data = open_dataset(f"chexpert:{official}")
     order = torch.randperm(20, generator=torch.Generator().manual_seed(138))

@@ -36,6 +36,9 @@ class TestOfficial:
         )  # fmt: skip
         assert data.split("test")[0].target.tolist() == [0, 0, 0, 0, 0]
         assert data.split("test")[2].target.tolist() == [0, 1, 0, 0, 0]
+        images = data.split("train")
+        each = torch.stack([images[index].target for index in range(len(images))])
+        assert torch.equal(images.targets, each)
         everything = open_dataset(f"nih-cxr14:{official}", classes="all")
         target = everything.split("test")[2].target
         assert [everything.classes[k] for k in target.nonzero()[:, 0]] == ["Edema", "Hernia"]

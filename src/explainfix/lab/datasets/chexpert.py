@@ -56,7 +56,8 @@ def chexpert(
         good = [row for row in part if row[0] not in bad]
         if good:
             names = tuple(image for image, _ in good)
-            splits[split] = Listed(names, partial(_read, tree, good))
+            targets = torch.tensor([labels for _, labels in good])
+            splits[split] = Listed(names, partial(_read, tree, good), targets)
         elif part or split != "val":
             raise ValueError(f"the split {split!r} of {path!r} is empty")
     return Dataset(

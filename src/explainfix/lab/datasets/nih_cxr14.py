@@ -114,7 +114,7 @@ def _open_prepared(path: Path, chosen: Sequence[str], size: int) -> dict[str, Im
             raise ValueError(f"the split {split!r} of {str(path)!r} has {counts}")
         targets = labels[:, columns].astype(np.float32)
         read = partial(_read_prepared, images, targets, size)
-        splits[split] = Listed(tuple(map(str, names)), read)
+        splits[split] = Listed(tuple(map(str, names)), read, torch.from_numpy(targets))
     return splits
 
 
@@ -157,7 +157,8 @@ def _open_official(
         good = tuple(name for name in names if name in files and files[name] not in bad)
         if good:
             rows = tuple((files[name], labels[name]) for name in good)
-            splits[split] = Listed(good, partial(_read, tree, rows, size))
+            targets = torch.tensor([marks for _, marks in rows])
+            splits[split] = Listed(good, partial(_read, tree, rows, size), targets)
         elif names or split != "val":
             raise ValueError(f"the split {split!r} of {path!r} is empty")
     return splits, damaged
