@@ -12,6 +12,7 @@ from torch import nn
 import explainfix as xf
 from explainfix.lab.data import Dataset, Sample, open_dataset
 from explainfix.lab.evaluation import collect_outcomes, evaluate, logits_of
+from explainfix.lab.loader import Share
 from explainfix.lab.prediction import Predictions, match_channels, overlay, predict_files
 
 
@@ -49,7 +50,7 @@ class Bright(nn.Module):
 def test_padding_is_not_counted(batch_size):
     scores = evaluate(Bright(), SQUARES, batch_size=batch_size, resamples=10)
     assert scores["dice"].value == 1.0
-    outcomes = collect_outcomes(Bright(), SQUARES, "test", batch_size=batch_size)
+    outcomes = collect_outcomes(Bright(), SQUARES, "test", Share(batch_size))
     wanted = [int(Squares()[i].target.sum()) for i in range(3)]
     assert outcomes.values[:, 0, 2].tolist() == wanted
 
@@ -66,8 +67,8 @@ def test_the_model_comes_back_as_it_went_in():
 
 def test_shares_add_up_to_the_whole():
     model = nn.Conv2d(1, 1, 1)
-    whole = collect_outcomes(model, SQUARES, "test")
-    shares = [collect_outcomes(model, SQUARES, "test", rank=r, world=2) for r in (0, 1)]
+    whole = collect_outcomes(model, SQUARES, "test", Share())
+    shares = [collect_outcomes(model, SQUARES, "test", Share(rank=r, world=2)) for r in (0, 1)]
     assert torch.equal(shares[0].values + shares[1].values, whole.values)
 
 

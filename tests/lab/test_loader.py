@@ -5,6 +5,7 @@ import torch
 
 from explainfix.lab.data import Dataset, Sample
 from explainfix.lab.loader import (
+    Share,
     count_steps,
     epoch_order,
     evaluation_batches,
@@ -57,9 +58,9 @@ def test_an_epoch_shows_every_image_and_the_next_another_order():
 
 
 def test_two_processes_see_in_a_step_what_one_does_with_the_double_batch():
-    whole = step_places(23, batch_size=4, accumulate=1, world=1)
-    halves = step_places(23, batch_size=2, accumulate=1, world=2)
-    parts = step_places(23, batch_size=2, accumulate=2, world=1)
+    whole = step_places(23, Share(4))
+    halves = step_places(23, Share(2, world=2))
+    parts = step_places(23, Share(2, accumulate=2))
     assert whole.reshape(6, 4).tolist() == halves.reshape(6, 4).tolist()
     assert whole.reshape(6, 4).tolist() == parts.reshape(6, 4).tolist()
 
@@ -67,13 +68,13 @@ def test_two_processes_see_in_a_step_what_one_does_with_the_double_batch():
 @pytest.mark.parametrize("workers", [0, 1])
 def test_going_on_in_the_middle_is_as_if_nothing_had_happened(workers):
     def steps(**more):
-        return flat(training_steps(dataset(), "train", seed=1, epoch=2, batch_size=3, **more))
+        return flat(training_steps(dataset(), "train", Share(3), seed=1, epoch=2, **more))
 
     whole = steps()
-    assert len(whole) == count_steps(dataset(), "train", batch_size=3) == 4
+    assert len(whole) == count_steps(dataset(), "train", Share(3)) == 4
     assert steps(start=2, workers=workers) == whole[2:]
     ranks = [
-        flat(training_steps(dataset(), "train", seed=1, epoch=2, batch_size=1, world=3, rank=r))
+        flat(training_steps(dataset(), "train", Share(1, world=3, rank=r), seed=1, epoch=2))
         for r in range(3)
     ]
     merged = [[[value for r in range(3) for value in ranks[r][step][0]]] for step in range(4)]
@@ -81,7 +82,7 @@ def test_going_on_in_the_middle_is_as_if_nothing_had_happened(workers):
 
 
 def test_the_last_step_is_full_and_nothing_is_left_out():
-    steps = flat(training_steps(dataset(5), "train", seed=0, epoch=0, batch_size=2, accumulate=2))
+    steps = flat(training_steps(dataset(5), "train", Share(2, accumulate=2), seed=0, epoch=0))
     seen = [int(value) for step in steps for batch in step for value in batch]
     assert len(seen) == 8
     assert set(seen) == set(range(5))
@@ -101,7 +102,7 @@ def test_evaluation_sees_each_image_once_padded():
 
 def test_loading_leaves_the_global_random_numbers_alone():
     before = torch.get_rng_state()
-    list(training_steps(dataset(), "train", seed=0, epoch=0, batch_size=3))
+    list(training_steps(dataset(), "train", Share(3), seed=0, epoch=0))
     assert torch.equal(before, torch.get_rng_state())
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..layers import as_found
 from .data import Dataset, Task
-from .loader import evaluation_batches
+from .loader import Share, evaluation_batches
 from .metrics import Outcomes, Scores, count_pixels, score
 
 Wrap = Callable[[Iterable[Any], int], Iterable[Any]]
@@ -32,7 +32,7 @@ def evaluate(
     The model is evaluated where it is, and comes back as it went in.
     """
     outcomes = collect_outcomes(
-        model, dataset, split, batch_size=batch_size, workers=workers, see=see, progress=progress
+        model, dataset, split, Share(batch_size), workers=workers, see=see, progress=progress
     )
     return score(outcomes, resamples=resamples)
 
@@ -41,11 +41,9 @@ def collect_outcomes(
     model: nn.Module,
     dataset: Dataset,
     split: str,
+    share: Share,
     *,
-    batch_size: int = 1,
     workers: int = 0,
-    rank: int = 0,
-    world: int = 1,
     total: Callable[[Tensor], Tensor] | None = None,
     see: See | None = None,
     progress: Wrap | None = None,
@@ -59,10 +57,15 @@ def collect_outcomes(
     values = torch.zeros(n, classes, 3, dtype=torch.long) if masks else torch.zeros(n, classes)
     known = torch.zeros(n, classes) if dataset.task == "multilabel" else torch.zeros(n)
     batches: Iterable[tuple[list[int], Tensor, Tensor]] = evaluation_batches(
-        dataset, split, batch_size=batch_size, rank=rank, world=world, workers=workers
+        dataset,
+        split,
+        batch_size=share.batch_size,
+        rank=share.rank,
+        world=share.world,
+        workers=workers,
     )
     if progress is not None:
-        batches = progress(batches, math.ceil(n / world / batch_size))
+        batches = progress(batches, math.ceil(n / share.world / share.batch_size))
     with as_found(model), torch.inference_mode():
         model.eval()
         for indices, images, targets in batches:

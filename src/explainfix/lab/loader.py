@@ -1,6 +1,7 @@
 """Which images a step of training sees: a function of seed, epoch and place, and nothing else."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,24 +18,39 @@ Places = NDArray[np.int64]
 _ORDER, _AUGMENT, _STEP = 0, 1, 2  # three streams of random numbers that never meet
 
 
+@dataclass(frozen=True)
+class Share:
+    """How images are shared out: a batch of each process, batches a step, processes."""
+
+    batch_size: int = 1
+    accumulate: int = 1
+    rank: int = 0  # which process this is
+    world: int = 1  # of how many
+
+    @property
+    def step(self) -> int:
+        """The images of a step, over all processes."""
+        return self.batch_size * self.accumulate * self.world
+
+
 def epoch_order(count: int, *, seed: int, epoch: int, drawn: int | None = None) -> Places:
     """The images of an epoch, in order: each once, or `drawn` of them with replacement."""
     random = np.random.default_rng([seed, _ORDER, epoch])
     return random.permutation(count) if drawn is None else random.integers(count, size=drawn)
 
 
-def step_places(length: int, *, batch_size: int, accumulate: int, world: int) -> Places:
+def step_places(length: int, share: Share) -> Places:
     """Places in the order of an epoch, `(steps, accumulate, world, batch_size)`.
 
     Two processes with batches of b see in a step what one process with batches of 2b does, or one
     that accumulates two batches of b. The last step starts again at the front to be full.
 
-    >>> step_places(5, batch_size=1, accumulate=1, world=2)[:, 0].tolist()
+    >>> step_places(5, Share(batch_size=1, world=2))[:, 0].tolist()
     [[[0], [1]], [[2], [3]], [[4], [5]]]
     """
-    together = batch_size * accumulate * world
-    steps = -(-length // together)
-    return np.arange(steps * together).reshape(steps, accumulate, world, batch_size)
+    steps = -(-length // share.step)
+    layout = (steps, share.accumulate, share.world, share.batch_size)
+    return np.arange(steps * share.step).reshape(layout)
 
 
 def step_seed(seed: int, epoch: int, step: int, rank: int) -> int:
@@ -45,33 +61,28 @@ def step_seed(seed: int, epoch: int, step: int, rank: int) -> int:
 def training_steps(
     dataset: Dataset,
     split: str,
+    share: Share,
     *,
     seed: int,
     epoch: int,
-    batch_size: int,
-    accumulate: int = 1,
     start: int = 0,
-    rank: int = 0,
-    world: int = 1,
     workers: int = 0,
 ) -> Iterator[list[Batch]]:
     """The steps of an epoch from step `start` on, each as its `accumulate` batches."""
     images = dataset.split(split)
     order = epoch_order(len(images), seed=seed, epoch=epoch, drawn=dataset.samples_per_epoch)
-    places = step_places(len(order), batch_size=batch_size, accumulate=accumulate, world=world)
-    mine = places[start:, :, rank].reshape(-1, batch_size)
+    places = step_places(len(order), share)
+    mine = places[start:, :, share.rank].reshape(-1, share.batch_size)
     source = _Augmented(dataset, images, order, seed, epoch)
     loader = _load(source, mine.tolist(), workers)
     for first in loader:
-        yield [first, *(next(loader) for _ in range(accumulate - 1))]
+        yield [first, *(next(loader) for _ in range(share.accumulate - 1))]
 
 
-def count_steps(
-    dataset: Dataset, split: str, *, batch_size: int, accumulate: int = 1, world: int = 1
-) -> int:
+def count_steps(dataset: Dataset, split: str, share: Share) -> int:
     """How many steps an epoch has."""
     length = dataset.samples_per_epoch or len(dataset.split(split))
-    return -(-length // (batch_size * accumulate * world))
+    return -(-length // share.step)
 
 
 def evaluation_batches(

@@ -32,7 +32,7 @@ from .data import Dataset
 from .engine import learning_rate, make_optimizer, open_fabric, started_by_torchrun
 from .evaluation import check_shapes, collect_outcomes, compute_logits
 from .faults import describe_fault
-from .loader import Batch, count_steps, step_seed, training_steps
+from .loader import Batch, Share, count_steps, step_seed, training_steps
 from .losses import Loss, losses
 from .memory import keep_large_blocks
 from .metrics import MAIN_SCORE, score
@@ -101,12 +101,12 @@ class _Work:
             fabric.strategy.precision.load_state_dict(self.progress.scaler)
         self.model, self.stepper = fabric.setup(self.network, self.optimizer)
         self.loss: Loss = losses.find(config.loss or "")(dataset.split(config.train_split))
-        self.steps = count_steps(dataset, config.train_split, **self._sharing)
+        self.steps = count_steps(dataset, config.train_split, self._share)
 
     @property
-    def _sharing(self) -> dict[str, int]:
-        config, world = self.config, self.fabric.world_size
-        return {"batch_size": config.batch_size, "accumulate": config.accumulate, "world": world}
+    def _share(self) -> Share:
+        config, fabric = self.config, self.fabric
+        return Share(config.batch_size, config.accumulate, fabric.global_rank, fabric.world_size)
 
     def train_epoch(self, report: Report | None) -> float:
         """Do what is left of an epoch; the mean loss of all of it."""
@@ -116,12 +116,11 @@ class _Work:
         for batches in training_steps(
             self.dataset,
             config.train_split,
+            self._share,
             seed=config.seed,
             epoch=progress.epoch,
             start=progress.step,
-            rank=fabric.global_rank,
             workers=config.workers,
-            **self._sharing,
         ):
             progress.loss += self.step(batches)
             progress.step += 1
@@ -178,10 +177,8 @@ class _Work:
                     self.network,
                     self.dataset,
                     split,
-                    batch_size=config.eval_batch_size or 1,
+                    replace(self._share, batch_size=config.eval_batch_size or 1),
                     workers=config.workers,
-                    rank=fabric.global_rank,
-                    world=fabric.world_size,
                     total=partial(_reduced, fabric, how="sum"),
                 )
             scores = score(outcomes)
