@@ -23,6 +23,7 @@ from .layers import (
     select_layers,
     spatial_layers,
 )
+from .lean import make_lean, make_ordinary
 from .registry import filters, unknown
 
 Scale = Literal["paper", "fan_in"]
@@ -232,8 +233,12 @@ def recipe_of(layer: nn.Module) -> KernelRecipe | None:
 
 
 def mark_fixed(layer: Convolution, recipe: KernelRecipe | None) -> None:
-    """Freeze the kernels and hang their recipe on the layer, or, for `None`, undo both."""
+    """Freeze the kernels and hang their recipe on the layer, or, for `None`, undo both.
+
+    A frozen layer keeps less for the backward pass, see `lean`.
+    """
     carry_recipe(layer)
+    make_lean(layer) if recipe else make_ordinary(layer)
     setattr(layer, _CARRIED, recipe)
     layer.weight.requires_grad_(recipe is None)
     layer.weight.grad = None  # an optimizer would still apply a gradient left behind

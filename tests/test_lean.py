@@ -1,0 +1,193 @@
+"""The lean frozen convolution computes what the ordinary one does, and keeps less."""
+
+import copy
+import io
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import explainfix as xf
+from explainfix.lean import is_lean, make_lean, make_ordinary
+
+SPECS = (Path(__file__).parent / "networks.txt").read_text().split()
+KINDS = [
+    (lambda: nn.Conv2d(4, 6, 3, padding=1), (2, 4, 9, 9)),
+    (lambda: nn.Conv2d(4, 6, 3, padding="same"), (2, 4, 9, 9)),
+    (lambda: nn.Conv2d(4, 6, 3, padding="valid", dilation=2), (2, 4, 9, 9)),
+    (lambda: nn.Conv2d(4, 6, (3, 5), padding="same", dilation=(2, 3)), (2, 4, 19, 19)),
+    (lambda: nn.Conv2d(4, 6, 3, padding=1, padding_mode="circular"), (2, 4, 9, 9)),
+    (lambda: nn.Conv2d(8, 8, 3, groups=8, stride=2, bias=False), (2, 8, 9, 9)),
+    (lambda: nn.Conv2d(8, 6, 3, groups=2), (2, 8, 9, 9)),
+    (lambda: nn.Conv2d(4, 6, 3), (4, 9, 9)),
+    (lambda: nn.Conv1d(4, 6, 3, stride=2), (2, 4, 9)),
+    (lambda: nn.Conv3d(2, 3, 3), (2, 2, 7, 7, 7)),
+    (lambda: nn.ConvTranspose1d(4, 6, 4, groups=2), (2, 4, 9)),
+    (lambda: nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1), (2, 4, 9, 9)),
+    (lambda: nn.ConvTranspose3d(2, 3, 3), (2, 2, 5, 5, 5)),
+]
+
+
+def both(make):
+    """The same frozen layer, ordinary and lean."""
+    layer = make()
+    layer.weight.requires_grad_(False)
+    lean = copy.deepcopy(layer)
+    make_lean(lean)
+    assert is_lean(lean)
+    return layer, lean
+
+
+def passes(layer, x, **autocast):
+    """The output and the gradients of the input and the bias."""
+    x = x.clone().requires_grad_()
+    with torch.autocast("cpu", **autocast) if autocast else torch.enable_grad():
+        y = layer(x)
+    y.backward(torch.cos(torch.arange(y.numel())).reshape(y.shape).to(y.dtype))
+    return [y.detach(), x.grad, *(p.grad for p in layer.parameters() if p.requires_grad)]
+
+
+def kept(model, x):
+    """The bytes kept for the backward pass, parameters and buffers apart."""
+    own = {t.data_ptr() for t in (*model.parameters(), *model.buffers())}
+    found = {}
+
+    def pack(tensor):
+        if tensor.data_ptr() not in own:
+            found[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model(x)
+    return sum(found.values())
+
+
+@pytest.mark.parametrize(("make", "shape"), KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_equal_bit_for_bit(make, shape, dtype):
+    ordinary, lean = (layer.to(dtype) for layer in both(make))
+    x = torch.randn(shape).to(dtype)
+    for one, other in zip(passes(ordinary, x), passes(lean, x), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_channels_last_and_autocast():
+    ordinary, lean = both(lambda: nn.Conv2d(16, 16, 3, padding=1))
+    x = torch.randn(2, 16, 12, 12).to(memory_format=torch.channels_last)
+    for layer in (ordinary, lean):
+        layer.to(memory_format=torch.channels_last)
+    for options in ({}, {"dtype": torch.bfloat16}):
+        results = passes(ordinary, x, **options), passes(lean, x, **options)
+        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+        assert results[1][1].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_nothing_is_kept():
+    ordinary, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    x = torch.randn(2, 4, 16, 16, requires_grad=True)
+    assert kept(ordinary, x) == x.numel() * 4
+    assert kept(lean, x) == 0
+    assert lean(x.detach()).requires_grad  # for its bias
+    lean.bias = None
+    assert not lean(x.detach()).requires_grad  # nothing to learn so far: no autograd at all
+
+
+def test_twice_differentiable():
+    _, lean = both(lambda: nn.Conv2d(2, 3, 3).double())
+    assert torch.autograd.gradgradcheck(lean, (torch.randn(1, 2, 5, 5).double().requires_grad_(),))
+
+
+def test_compiled():
+    _, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    x = torch.randn(1, 4, 8, 8)
+    compiled = passes(torch.compile(lean, backend="aot_eager", fullgraph=True), x)
+    torch.testing.assert_close(compiled[:2], passes(lean, x)[:2])
+
+
+def test_copied_pickled_and_undone():
+    _, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    x = torch.randn(1, 4, 8, 8)
+    for other in (copy.deepcopy(lean), pickle.loads(pickle.dumps(lean))):
+        assert is_lean(other)
+        with torch.no_grad():
+            other.weight.zero_()
+        assert not torch.equal(other(x), lean(x))  # it computes with its own weight
+    assert list(lean.state_dict()) == ["weight", "bias"]
+    make_ordinary(lean)
+    assert not is_lean(lean)
+    assert set(vars(lean)) == set(vars(nn.Conv2d(4, 4, 3)))
+
+
+def test_a_learnable_weight_still_learns():
+    _, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    lean.weight.requires_grad_()
+    lean(torch.randn(1, 4, 8, 8)).sum().backward()
+    assert lean.weight.grad is not None
+
+
+def test_a_class_with_its_own_forward_is_left_alone():
+    class Own(nn.Conv2d):
+        def forward(self, x):
+            return super().forward(x) + 1
+
+    layer = Own(4, 4, 3)
+    make_lean(layer)
+    assert not is_lean(layer)
+
+
+def test_fixing_makes_lean_and_unfixing_undoes_it(tmp_path):
+    model = xf.create_model("unetd")
+    x = torch.randn(2, 3, 96, 96)
+    before = kept(model, x)
+    xf.fix_(model, "ghaar")
+    layers = xf.spatial_layers(model).values()
+    assert all(is_lean(layer) for layer in layers)
+    assert kept(model, x) < 0.87 * before
+    xf.save(model, tmp_path / "lean.safetensors")
+    assert all(
+        is_lean(layer)
+        for layer in xf.spatial_layers(xf.load(tmp_path / "lean.safetensors")).values()
+    )
+    torch.save(model.state_dict(), io.BytesIO())
+    xf.unfix_(model)
+    assert not any(is_lean(layer) for layer in layers)
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("spec", SPECS)
+def test_gradients_are_those_of_the_ordinary_frozen_network(spec):
+    size = {"torchvision:inception_v3": 299}.get(spec, 64)
+    if spec in FIXED_SIZES:
+        size = FIXED_SIZES[spec]
+    shape = (2, 3, 8, 64, 64) if spec.endswith("r3d_18") else (2, 3, size, size)
+    model = xf.create_model(spec)
+    for module in model.modules():
+        for name in ("p", "drop_prob"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    xf.fix_(model, "unchanged")
+    ordinary = copy.deepcopy(model)
+    for layer in xf.spatial_layers(ordinary).values():
+        make_ordinary(layer)
+    x = torch.randn(shape)
+    gradients = []
+    for network in (ordinary, model):
+        output = network(x)
+        output = output["out"] if isinstance(output, dict) else output
+        output = output[0] if isinstance(output, tuple) else output
+        (output * torch.cos(torch.arange(output.numel())).reshape(output.shape)).sum().backward()
+        gradients.append({n: p.grad for n, p in network.named_parameters() if p.grad is not None})
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-6)
+
+
+FIXED_SIZES = {
+    "torchvision:maxvit_t": 224, "torchvision:swin_t": 224, "torchvision:swin_v2_t": 224,
+    "torchvision:vit_b_32": 224, "timm:botnet26t_256": 256, "timm:coatnet_nano_rw_224": 224,
+    "timm:efficientformerv2_s0": 224, "timm:focalnet_tiny_srf": 224, "timm:halonet26t": 256,
+    "timm:lambda_resnet26t": 256, "timm:levit_128s": 224, "timm:mobilevit_xxs": 256,
+    "timm:mobilevitv2_050": 256, "timm:nextvit_small": 256,
+}  # fmt: skip
