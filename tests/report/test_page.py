@@ -104,6 +104,9 @@ def example(shapes, *, weighted=True, samples=24, comparison=False, pruning=Fals
         if comparison
         else None,
         "pruning": pruned([layer["path"] for layer in layers]) if pruning else None,
+        "results": {"columns": ["filters", "Dice"], "rows": [["learned", "0.8"]]}
+        if pruning
+        else None,
     }
 
 
@@ -459,6 +462,13 @@ def test_comparison_appears_only_with_data(show):
     page = show(example([(3, 3)] * 3, comparison=True))
     assert page.locator("#comparison .answer").inner_text() == "The fixed filters are still fixed."
     assert page.locator("#comparison .paired").count() == 3
+
+
+def test_results_are_a_table_as_they_stand(show):
+    page = show(example([(3, 3)] * 3, pruning=True))
+    assert page.locator("#results th").all_inner_texts() == ["filters", "Dice", "learned"]
+    assert page.locator("#results td").all_inner_texts() == ["0.8"]
+    assert show(example([(3, 3)] * 3)).locator("#results").count() == 0
 
 
 def test_pruning_appears_only_with_data(show):
