@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 import pruned_table
-
-NETWORKS = (Path(__file__).parent / "networks.txt").read_text().split()
+from networks import SPECS
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)  # the workers share the cores: more threads wait for each other
@@ -68,5 +67,5 @@ def pytest_sessionstart(session):
 def pytest_sessionfinish(session):
     if pruned_table.wanted(session.config):
         pruned_table.write(
-            session.config, expected=len(NETWORKS) + 1
+            session.config, expected=len(SPECS) + 1
         )  # two U-Nets more, vit_b_32 less

@@ -1,14 +1,11 @@
 """Every method on one of each family of networks: the part of the suite that `make quick` skips."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
 import explainfix as xf
 from explainfix.fix import can_regenerate, regenerate
-
-SPECS = (Path(__file__).parent / "networks.txt").read_text().split()
+from networks import SPECS
 
 
 @pytest.mark.zoo

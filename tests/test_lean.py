@@ -3,7 +3,6 @@
 import copy
 import io
 import pickle
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,8 +10,8 @@ from torch import nn
 
 import explainfix as xf
 from explainfix.lean import is_lean, make_lean, make_ordinary
+from networks import SPECS, first, image_shape, without_chance
 
-SPECS = (Path(__file__).parent / "networks.txt").read_text().split()
 KINDS = [
     (lambda: nn.Conv2d(4, 6, 3, padding=1), (2, 4, 9, 9)),
     (lambda: nn.Conv2d(4, 6, 3, padding="same"), (2, 4, 9, 9)),
@@ -158,36 +157,17 @@ def test_fixing_makes_lean_and_unfixing_undoes_it(tmp_path):
 @pytest.mark.zoo
 @pytest.mark.parametrize("spec", SPECS)
 def test_gradients_are_those_of_the_ordinary_frozen_network(spec):
-    size = {"torchvision:inception_v3": 299}.get(spec, 64)
-    if spec in FIXED_SIZES:
-        size = FIXED_SIZES[spec]
-    shape = (2, 3, 8, 64, 64) if spec.endswith("r3d_18") else (2, 3, size, size)
-    model = xf.create_model(spec)
-    for module in model.modules():
-        for name in ("p", "drop_prob"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, 0.0)
+    model = without_chance(xf.create_model(spec))
     xf.fix_(model, "unchanged")
     ordinary = copy.deepcopy(model)
     for layer in xf.spatial_layers(ordinary).values():
         make_ordinary(layer)
-    x = torch.randn(shape)
+    x = torch.randn(2, *image_shape(spec, 96))
     gradients = []
     for network in (ordinary, model):
-        output = network(x)
-        output = output["out"] if isinstance(output, dict) else output
-        output = output[0] if isinstance(output, tuple) else output
+        output = first(network(x))
         (output * torch.cos(torch.arange(output.numel())).reshape(output.shape)).sum().backward()
         gradients.append({n: p.grad for n, p in network.named_parameters() if p.grad is not None})
     assert gradients[0].keys() == gradients[1].keys()
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-6)
-
-
-FIXED_SIZES = {
-    "torchvision:maxvit_t": 224, "torchvision:swin_t": 224, "torchvision:swin_v2_t": 224,
-    "torchvision:vit_b_32": 224, "timm:botnet26t_256": 256, "timm:coatnet_nano_rw_224": 224,
-    "timm:efficientformerv2_s0": 224, "timm:focalnet_tiny_srf": 224, "timm:halonet26t": 256,
-    "timm:lambda_resnet26t": 256, "timm:levit_128s": 224, "timm:mobilevit_xxs": 256,
-    "timm:mobilevitv2_050": 256, "timm:nextvit_small": 256,
-}  # fmt: skip

@@ -9,19 +9,16 @@ from torch import nn
 
 import explainfix as xf
 from explainfix.layers import Convolution
+from networks import SIZES, SPECS, first, image_shape, without_chance
 
-SPECS = (Path(__file__).parents[1] / "networks.txt").read_text().split()
-SPECS.remove("torchvision:vit_b_32")  # its head starts as noughts: an untrained one is silent
 UNETS = Path(__file__).with_name("unets.py")
-SPECS += [f"{UNETS}:transposed", f"{UNETS}:interpolated"]
-SIZES = {
-    "torchvision:inception_v3": 299, "torchvision:maxvit_t": 224, "torchvision:swin_t": 224,
-    "torchvision:swin_v2_t": 224, "torchvision:vit_b_32": 224, "timm:botnet26t_256": 256,
-    "timm:coatnet_nano_rw_224": 224, "timm:efficientformerv2_s0": 224,
-    "timm:focalnet_tiny_srf": 224, "timm:halonet26t": 256, "timm:lambda_resnet26t": 256,
-    "timm:levit_128s": 224, "timm:mobilevit_xxs": 256, "timm:mobilevitv2_050": 256,
-    "timm:nextvit_small": 256,
-}  # fmt: skip
+NETWORKS = [
+    *(
+        spec for spec in SPECS if spec != "torchvision:vit_b_32"
+    ),  # silent: its head starts as nought
+    f"{UNETS}:transposed",
+    f"{UNETS}:interpolated",
+]
 # Where nothing can go, and why: what is dead in a spatial layer is alive, or needed, behind it.
 LAYER_NORM = "a LayerNorm takes its mean over all channels"
 STANDARDISED = "weights are standardised over all inputs, whose number therefore counts"
@@ -62,21 +59,6 @@ def damage(model, image):
             moved = 0.05 * torch.randn_like(norm.running_mean)
             norm.running_mean += moved * (norm.running_var.sqrt() + 0.01)
         model.eval()
-
-
-def first(output):
-    if isinstance(output, dict):
-        return output["out"]
-    return output[0] if isinstance(output, (tuple, list)) else output
-
-
-def without_chance(model):
-    """Dropout of any kind draws as many numbers as there are channels: switch it off."""
-    for module in model.modules():
-        for name in ("p", "drop_prob", "drop_rate", "dropout", "attn_dropout", "stochastic_depth"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, 0.0)
-    return model
 
 
 def settings(model):
@@ -128,14 +110,13 @@ def check_counts(model):
 
 
 @pytest.mark.zoo
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.rpartition("/")[2])
+@pytest.mark.parametrize("spec", NETWORKS, ids=lambda spec: spec.rpartition("/")[2])
 def test_pruned_equals_zeroed(spec, pruned_networks):
     model = without_chance(xf.create_model(spec)).double()
     if all(parameter.dim() != 5 for parameter in model.parameters()):
         model = model.to(memory_format=torch.channels_last)
     list(model.parameters())[-1].requires_grad_(False)
-    size = SIZES.get(spec, 96)
-    shape = (3, 8, 64, 64) if spec.endswith("r3d_18") else (3, size, size)
+    shape = image_shape(spec, 96)
     damage(model, torch.randn(2, *shape).double())
     hook = model.register_forward_hook(lambda *_: None)
     zeroed = copy.deepcopy(model)

@@ -157,11 +157,11 @@ class _Operations(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def run_again(model: nn.Module, inputs: tuple[Any, ...], graph: Graph) -> Any:
-    """The outputs of another pass, which has to take the same way as the recorded one."""
+def check_same_way(model: nn.Module, inputs: tuple[Any, ...], graph: Graph) -> None:
+    """Raise if another pass does something else than the recorded one, and say where."""
     mode = _Operations()
     with torch.no_grad(), mode:
-        result = model(*inputs)
+        model(*inputs)
     recorded = [node.op for node in graph.nodes]
     for number, (one, other) in enumerate(zip_longest(recorded, mode.operations)):
         if one is not other:
@@ -170,7 +170,6 @@ def run_again(model: nn.Module, inputs: tuple[Any, ...], graph: Graph) -> Any:
                 f"the model does not do the same on every call: operation {number + 1} was "
                 f"{one or 'the end'} in {module!r} when it was recorded, then {other or 'the end'}"
             )
-    return result
 
 
 @contextmanager

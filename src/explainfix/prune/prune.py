@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from ..fix import recipes_follow
 from ..layers import as_found
 from .cut import cut_, cut_for_a_moment, remember_cut
-from .graph import Graph, record, run_again
+from .graph import Graph, check_same_way, record
 from .liveness import Ghosts, Plan, plan
 from .outcome import PruneReport, count_positions, measure
 from .state import State, Trust, apply_rules
@@ -79,13 +79,13 @@ def settle(
         try:
             with cut_for_a_moment(model, decided):
                 try:
-                    return decided, state, _difference(model, inputs, wanted, graphs[0], ghosts)
+                    return decided, state, _difference(model, inputs, wanted, ghosts)
                 except _FAILURES:
                     reached = _reached(model, inputs)
                     raise
         except _FAILURES as problem:
             if trust.nothing:
-                run_again(model, inputs, graphs[0])  # does the model itself do the same twice?
+                check_same_way(model, inputs, graphs[0])
                 reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
                 raise ValueError(f"no cut could be verified on the example: {reason}") from problem
         trust.lose([graphs[0].modules[path] for path in state.guesses if path in reached])
@@ -149,12 +149,10 @@ def _unused(model: nn.Module, graph: Graph) -> bool:
     return any(name not in used for name, _ in model.named_parameters())
 
 
-def _difference(
-    model: nn.Module, inputs: tuple[Any, ...], wanted: Any, graph: Graph, ghosts: Ghosts
-) -> float:
+def _difference(model: nn.Module, inputs: tuple[Any, ...], wanted: Any, ghosts: Ghosts) -> float:
     """How far the outputs of a model that was cut are off; an error if it cannot be right."""
-    result = run_again(model, inputs, graph)
-    ours = [t for t in tree_flatten(result)[0] if isinstance(t, Tensor)]
+    with torch.no_grad():
+        ours = [t for t in tree_flatten(model(*inputs))[0] if isinstance(t, Tensor)]
     theirs = [t for t in tree_flatten(wanted)[0] if isinstance(t, Tensor)]
     worst = 0.0
     for one, other in zip(ours, theirs, strict=True):

@@ -1,0 +1,35 @@
+"""One network of each family, and what tests need to run any of them."""
+
+from pathlib import Path
+
+SPECS = Path(__file__).with_name("networks.txt").read_text().split()
+SIZES = {  # of the image, where a network insists on one
+    "torchvision:inception_v3": 299, "torchvision:maxvit_t": 224, "torchvision:swin_t": 224,
+    "torchvision:swin_v2_t": 224, "torchvision:vit_b_32": 224, "timm:botnet26t_256": 256,
+    "timm:coatnet_nano_rw_224": 224, "timm:efficientformerv2_s0": 224,
+    "timm:focalnet_tiny_srf": 224, "timm:halonet26t": 256, "timm:lambda_resnet26t": 256,
+    "timm:levit_128s": 224, "timm:mobilevit_xxs": 256, "timm:mobilevitv2_050": 256,
+    "timm:nextvit_small": 256,
+}  # fmt: skip
+
+
+def image_shape(spec, size):
+    """The shape of an image, `size` pixels wide if the network lets us choose."""
+    size = SIZES.get(spec, size)
+    return (3, 8, 64, 64) if spec.endswith("r3d_18") else (3, size, size)
+
+
+def first(output):
+    """The main output of whatever a network returns."""
+    if isinstance(output, dict):
+        return output["out"]
+    return output[0] if isinstance(output, (tuple, list)) else output
+
+
+def without_chance(model):
+    """Dropout of any kind draws as many numbers as there are channels: switch it off."""
+    for module in model.modules():
+        for name in ("p", "drop_prob", "drop_rate", "dropout", "attn_dropout", "stochastic_depth"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    return model
