@@ -143,7 +143,9 @@ def test_pruned_equals_zeroed(spec, pruned_networks):
         assert "This is for evaluation" in str(report)
     first(model.eval()(images[:1])).sum().backward()
     pruned_networks(
-        spec.rpartition("/unets.py:")[2] if spec.startswith(str(UNETS)) else spec,
+        f"plain U-Net, {spec.rpartition(':')[2]} upsampling"
+        if spec.startswith(str(UNETS))
+        else spec,
         {
             "parameters": report.parameters_before,
             "removed": removed,

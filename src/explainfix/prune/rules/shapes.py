@@ -64,26 +64,25 @@ def _split_follows(state: State, node: Node, parts: list[Tensor]) -> bool:
     """Whether a split can go with its channels: its sizes are attributes, or equal shares."""
     level = state.guess(node)
     sizes = [len(part) for part in parts]
-    whole = state.attributes(node, sizes)
-    if whole:
-        state.write(node, whole[0], parts, several=True)
+    for name in state.attributes(node, sizes)[:1]:
+        state.write(node, name, parts, several=True)
         return True
-    even = len(set(sizes)) == 1
-    if level == Trust.STAY or not even:
-        single = [state.attributes(node, size) for size in sizes]
-        names = [names[sizes[:i].count(sizes[i]) :][:1] for i, names in enumerate(single)]
-        if even or not all(names):
-            return False
-        for (name,), part in zip(names, parts, strict=True):
-            state.write(node, name, [part], several=False)
-        return True
+    if len(set(sizes)) > 1:  # a number for each part, those that are equal in the order given
+        names = [
+            state.attributes(node, size)[sizes[:i].count(size) :] for i, size in enumerate(sizes)
+        ]
+        if all(names):
+            for (name, *_), part in zip(names, parts, strict=True):
+                state.write(node, name, [part], several=False)
+        return all(names)
+    if level == Trust.STAY:
+        return False
     for part in parts[1:]:
         state.tie(parts[0], part)
-    for name in state.attributes(node, sizes[0])[:1]:
-        state.write(node, name, [parts[0]], several=False)
-        return True
-    for name in state.attributes(node, sum(sizes))[:1]:
-        state.write(node, name, [torch.cat(parts)], several=False)
+    for number, labels in ((sizes[0], parts[0]), (sum(sizes), torch.cat(parts))):
+        for name in state.attributes(node, number)[:1]:
+            state.write(node, name, [labels], several=False)
+            return True
     return True
 
 
