@@ -20,14 +20,25 @@ def same_random_numbers() -> None:
     torch.manual_seed(0)
 
 
+def shared_folder(part: str) -> Path:
+    """A folder of real files; without it the tests that need it say so and skip."""
+    default = Path(__file__).parents[2] / "shared"
+    folder = Path(os.environ.get("EXPLAINFIX_SHARED", default)) / part
+    if not folder.is_dir():
+        pytest.skip(f"nothing real here: set EXPLAINFIX_SHARED to the folder that has {part}/")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def real_weights() -> Path:
-    """The folder of real trained filters; without it the tests that need it say so and skip."""
-    default = Path(__file__).parents[2] / "shared"
-    folder = Path(os.environ.get("EXPLAINFIX_SHARED", default)) / "weights"
-    if not folder.is_dir():
-        pytest.skip("no real weights here: set EXPLAINFIX_SHARED to the folder that has weights/")
-    return folder
+    """The folder of real trained filters."""
+    return shared_folder("weights")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real images."""
+    return shared_folder("data")
 
 
 @pytest.fixture

@@ -109,22 +109,10 @@ def train_(
     )
 
 
-@app.command(name="evaluate")
-def evaluate_(
-    model: Trained,
-    /,
-    *,
-    data: str | None = None,
-    split: str = "test",
-    data_option: Options = None,
-    skip_damaged: Annotated[bool, Parameter(negative="")] = False,
-    batch_size: int = 1,
-    resamples: int = 1000,
-    output: Annotated[Path | None, OUTPUT] = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Score a model on a split, with 95% bootstrap intervals over the images.
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Which data.
 
     Parameters
     ----------
@@ -136,6 +124,30 @@ def evaluate_(
         An option of the dataset, NAME=VALUE; may be repeated.
     skip_damaged
         Go on without the files that cannot be read.
+    """
+
+    data: str | None = None
+    split: str = "test"
+    data_option: Options = None
+    skip_damaged: Annotated[bool, Parameter(negative="")] = False
+
+
+@app.command(name="evaluate")
+def evaluate_(
+    model: Trained,
+    /,
+    *,
+    source: Source | None = None,
+    batch_size: int = 1,
+    resamples: int = 1000,
+    output: Annotated[Path | None, OUTPUT] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Score a model on a split, with 95% bootstrap intervals over the images.
+
+    Parameters
+    ----------
     batch_size
         Images a batch; smaller ones are padded.
     resamples
@@ -149,7 +161,9 @@ def evaluate_(
         if output.suffix != ".safetensors":
             raise ValueError(f"{str(output)!r} must end in .safetensors")
         check_free(output, overwrite=force)
-    dataset = _open_data(model, data, data_option, skip_damaged=skip_damaged)
+    source = source or Source()
+    split = source.split
+    dataset = _open_data(model, source.data, source.data_option, skip_damaged=source.skip_damaged)
     images = dataset.split(split)
     network = _open_trained(model)
     from ..lab.evaluation import evaluate

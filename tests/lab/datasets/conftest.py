@@ -1,6 +1,5 @@
-"""What tests of datasets share: a cache of their own, small pictures, and the real data."""
+"""What tests of datasets share: a cache of their own, and small pictures."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +15,6 @@ def cache_of_tests(tmp_path_factory) -> Path:
 @pytest.fixture(autouse=True)
 def own_cache(cache_of_tests, monkeypatch):
     monkeypatch.setenv("EXPLAINFIX_CACHE", str(cache_of_tests))
-
-
-@pytest.fixture
-def real_data() -> Path:
-    default = Path(__file__).parents[4] / "shared"
-    folder = Path(os.environ.get("EXPLAINFIX_SHARED", default)) / "data"
-    if not folder.is_dir():
-        pytest.skip("no real images here: set EXPLAINFIX_SHARED to the folder that has data/")
-    return folder
 
 
 @pytest.fixture
