@@ -18,7 +18,7 @@ from rich.table import Table
 
 import explainfix as xf
 from explainfix.lab.memory import keep_large_blocks
-from explainfix.lean import make_ordinary
+from explainfix.lean import kept_for_backward, make_ordinary
 
 SHARES = {
     "resnet50": (0.9, 0.99),
@@ -46,19 +46,6 @@ def contestants(name):
         found[f"learned, pruned {share:.0%}"] = copy.deepcopy(pruned)
         xf.unfix_(found[f"learned, pruned {share:.0%}"])
     return found
-
-
-def kept_for_backward(model, x):
-    kept, own = {}, {t.data_ptr() for t in (*model.parameters(), *model.buffers())}
-
-    def pack(tensor):
-        if tensor.data_ptr() not in own:
-            kept[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        model(x)
-    return sum(kept.values())
 
 
 def interval(ratios):

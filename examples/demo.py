@@ -20,6 +20,7 @@ from explainfix.lab.data import open_dataset
 from explainfix.lab.evaluation import evaluate
 from explainfix.lab.loader import evaluation_batches
 from explainfix.lab.training import train
+from explainfix.lean import kept_for_backward
 
 DATA = {"count": 240, "size": 64}
 EPOCHS = 12
@@ -55,7 +56,8 @@ def main(folder: Path) -> None:
             run = train(options, runs=runs)
             model = run.model()
             dice = evaluate(model, data, "test")["dice"]
-            kept = kept_for_backward(model, data)
+            images = next(evaluation_batches(data, "train", batch_size=10))[1]
+            kept = kept_for_backward(model.train(), images)
         rows[name] = (
             f"{dice.value:.3f} ({dice.low:.3f} to {dice.high:.3f})",
             f"{run.result['learned_parameters']:,}",
@@ -110,22 +112,6 @@ def prune_start(data, file: Path):
     report = xf.channel_prune_(model, batches[0][0][:1], scores, zero=ZEROED)
     xf.save(model, file, overwrite=True)
     return report
-
-
-def kept_for_backward(model, data) -> int:
-    """The bytes that a training batch of ten keeps for its backward pass, without the weights."""
-    kept = {}
-    own = {p.data_ptr() for p in model.parameters()}
-
-    def pack(tensor):
-        if tensor.data_ptr() not in own:
-            kept[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    images = next(evaluation_batches(data, "train", batch_size=10))[1]
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        model.train()(images)
-    return sum(kept.values())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import explainfix as xf
-from explainfix.lean import is_lean, make_lean, make_ordinary
+from explainfix.lean import is_lean, kept_for_backward, make_lean, make_ordinary
 from networks import SPECS, first, image_shape, without_chance
 
 KINDS = [
@@ -48,21 +48,6 @@ def passes(layer, x, **autocast):
     return [y.detach(), x.grad, *(p.grad for p in layer.parameters() if p.requires_grad)]
 
 
-def kept(model, x):
-    """The bytes kept for the backward pass, parameters and buffers apart."""
-    own = {t.data_ptr() for t in (*model.parameters(), *model.buffers())}
-    found = {}
-
-    def pack(tensor):
-        if tensor.data_ptr() not in own:
-            found[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        model(x)
-    return sum(found.values())
-
-
 @pytest.mark.parametrize(("make", "shape"), KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_equal_bit_for_bit(make, shape, dtype):
@@ -86,8 +71,8 @@ def test_channels_last_and_autocast():
 def test_nothing_is_kept():
     ordinary, lean = both(lambda: nn.Conv2d(4, 4, 3))
     x = torch.randn(2, 4, 16, 16, requires_grad=True)
-    assert kept(ordinary, x) == x.numel() * 4
-    assert kept(lean, x) == 0
+    assert kept_for_backward(ordinary, x) == x.numel() * 4
+    assert kept_for_backward(lean, x) == 0
     assert lean(x.detach()).requires_grad  # for its bias
     lean.bias = None
     assert not lean(x.detach()).requires_grad  # nothing to learn so far: no autograd at all
@@ -139,11 +124,11 @@ def test_a_class_with_its_own_forward_is_left_alone():
 def test_fixing_makes_lean_and_unfixing_undoes_it(tmp_path):
     model = xf.create_model("unetd")
     x = torch.randn(2, 3, 96, 96)
-    before = kept(model, x)
+    before = kept_for_backward(model, x)
     xf.fix_(model, "ghaar")
     layers = xf.spatial_layers(model).values()
     assert all(is_lean(layer) for layer in layers)
-    assert kept(model, x) < 0.87 * before
+    assert kept_for_backward(model, x) < 0.87 * before
     xf.save(model, tmp_path / "lean.safetensors")
     assert all(
         is_lean(layer)

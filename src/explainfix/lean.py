@@ -42,6 +42,21 @@ def is_lean(layer: nn.Module) -> bool:
     return bool(_lean_methods(layer))
 
 
+def kept_for_backward(model: nn.Module, *inputs: Tensor) -> int:
+    """The bytes that a forward pass keeps for its backward pass, parameters and buffers apart."""
+    own = {tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.data_ptr() not in own:
+            kept[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model(*inputs)
+    return sum(kept.values())
+
+
 def _lean_methods(layer: nn.Module) -> list[str]:
     return [
         name
