@@ -162,9 +162,10 @@ class RunConfig:
     def digest(self) -> str:
         """Eight digits that change with any option that may change the result, and with the
         content of the files that `model`, `weights` and `fix_guide` name."""
-        fields = dataclasses.asdict(self)
-        for name in ("workers", "checkpoint_seconds", "tensorboard"):
-            del fields[name]
+        harmless = ("workers", "checkpoint_seconds", "tensorboard")
+        # Without defaults, a run keeps its name when options are added.
+        usual, fields = dataclasses.asdict(RunConfig()), dataclasses.asdict(self)
+        fields = {k: v for k, v in fields.items() if v != usual[k] and k not in harmless}
         files = [_fingerprint(text) for text in (self.model, self.weights, self.fix_guide) if text]
         text = json.dumps([fields, files], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
