@@ -61,6 +61,10 @@ class Moment:
 Report = Callable[[Moment], None]
 
 
+class BusyError(ValueError):
+    """Another process is at this run."""
+
+
 def open_data(config: RunConfig) -> Dataset:
     """The dataset of a run, whose splits are there and not empty."""
     dataset = open_dataset(config.data, skip_damaged=config.skip_damaged, **config.data_options)
@@ -199,7 +203,7 @@ def _lock(file: TextIO, folder: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ValueError(f"{str(folder)!r} is being run by another process") from None
+        raise BusyError(f"{str(folder)!r} is being run by another process") from None
 
 
 def _open_guide(guide: str) -> nn.Module:

@@ -1,0 +1,208 @@
+"""Who does the runs of a sweep: this process, several processes, or a Ray cluster."""
+
+import math
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import typing
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import Literal
+
+import torch
+
+from ..registry import unknown
+from .runs import Moment, is_finished
+from .tally import Tally
+from .trials import RESTARTS, Ending, Trial, attempt, note_failure
+
+Engine = Literal["here", "processes", "ray"]
+
+_ENDINGS: dict[int, Ending] = {0: "done", 10: "failed", 11: "busy"}  # by exit code
+_GRACE = 5.0  # seconds that a process has to end
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where a sweep runs and what each of its runs may use.
+
+    Parameters
+    ----------
+    engine
+        This process, several processes, or a Ray cluster.
+    count
+        Runs at a time, in processes.
+    cpus
+        Threads of each run (default: the cores shared out; 1 on Ray).
+    gpus
+        GPUs of each run.
+    address
+        Of the Ray cluster; without it a local one is found or started.
+    retry
+        Try runs that failed again.
+    """
+
+    engine: Engine = "here"
+    count: int = 1
+    cpus: int | None = None
+    gpus: float = 0
+    address: str | None = None
+    retry: bool = False
+
+    def __post_init__(self) -> None:
+        if self.engine not in typing.get_args(Engine):
+            raise unknown("engine", self.engine, typing.get_args(Engine))
+        if self.count < 1 or (self.cpus is not None and self.cpus < 1):
+            raise ValueError(f"count={self.count} and cpus={self.cpus} must be at least 1")
+        if not 0 <= self.gpus < float("inf"):
+            raise ValueError(f"gpus must be at least 0, not {self.gpus!r}")
+        if self.engine != "processes" and self.count != 1:
+            raise ValueError(f"count={self.count} needs engine='processes', not {self.engine!r}")
+        if self.engine != "ray" and self.address is not None:
+            raise ValueError(f"address={self.address!r} needs engine='ray', not {self.engine!r}")
+
+    def do(self, trials: Sequence[Trial], tally: Tally) -> None:
+        """Do these runs; however they end, they are told to the tally."""
+        if self.engine == "here":
+            _do_here(trials, tally, self)
+        elif self.engine == "processes":
+            _do_in_processes(trials, tally, self)
+        else:
+            from .cluster import do_on_ray
+
+            do_on_ray(trials, tally, cpus=self.cpus or 1, gpus=self.gpus, address=self.address)
+
+
+def _note_death(trial: Trial, deaths: int, why: str, tally: Tally) -> bool:
+    """Whether a run whose process died is to be started again; else it has failed."""
+    if deaths <= RESTARTS:
+        tally.restart(trial, why)
+        return True
+    note_failure(trial, f"{why}, {deaths} times")
+    tally.end(trial, "failed")
+    return False
+
+
+def _do_here(trials: Sequence[Trial], tally: Tally, workers: Workers) -> None:
+    def look(moment: Moment) -> None:
+        if moment.row is not None:
+            tally.look()
+
+    threads = torch.get_num_threads()
+    try:
+        for trial in trials:
+            tally.begin(trial)
+            alone = trial.config.devices == 1  # else it would be called in another process
+            ending = attempt(trial, threads=workers.cpus, report=look if alone else None)
+            tally.end(trial, ending)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _do_in_processes(trials: Sequence[Trial], tally: Tally, workers: Workers) -> None:
+    threads = workers.cpus or max(1, (os.cpu_count() or 1) // workers.count)
+    waiting, deaths = deque(trials), Counter[str]()
+    slots: dict[int, tuple[Trial, BaseProcess]] = {}  # at most one run in each
+    try:
+        while waiting or slots:
+            for slot in sorted(set(range(workers.count)) - set(slots))[: len(waiting)]:
+                trial = waiting.popleft()
+                slots[slot] = trial, _start(trial, threads, _visible_gpus(slot, workers.gpus))
+                tally.begin(trial)
+            wait([process.sentinel for _, process in slots.values()], timeout=1.0)
+            tally.look()
+            for slot, (trial, process) in list(slots.items()):
+                if process.is_alive():
+                    continue
+                del slots[slot]
+                code = process.exitcode or 0
+                ending = "done" if is_finished(trial.folder) else _ENDINGS.get(code)
+                if ending:
+                    tally.end(trial, ending)
+                    continue
+                deaths[trial.name] += 1
+                if _note_death(trial, deaths[trial.name], _describe_death(code), tally):
+                    waiting.appendleft(trial)
+    finally:
+        _stop([process for _, process in slots.values()])
+
+
+def _start(trial: Trial, threads: int, gpus: str | None) -> BaseProcess:
+    """A new process for a run. Its threads must be known before it imports anything: processes
+    that each use all cores wait for each other most of the time."""
+    new = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    if gpus is not None:
+        new["CUDA_VISIBLE_DEVICES"] = gpus
+    process = multiprocessing.get_context("spawn").Process(target=_work, args=(trial, threads))
+    with _environment(new):
+        process.start()
+    return process
+
+
+def _work(trial: Trial, threads: int) -> None:
+    """What a process does: one run, unless the process that started it is gone."""
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches all; the first ends the others
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    ending = attempt(trial, threads=threads)
+    sys.exit(next(code for code, known in _ENDINGS.items() if known == ending))
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def _stop(processes: Sequence[BaseProcess]) -> None:
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(_GRACE)
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+def _describe_death(code: int) -> str:
+    if code >= 0:
+        return f"its process ended with code {code}"
+    if -code == signal.SIGKILL:
+        return "its process was killed (SIGKILL; out of memory?)"
+    return f"its process died of {signal.Signals(-code).name}"
+
+
+def _visible_gpus(slot: int, gpus: float) -> str | None:
+    """The GPUs of a slot, as CUDA_VISIBLE_DEVICES: its own, or one that it shares."""
+    if gpus == 0:
+        return None
+    known = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = known.split(",") if known else [str(n) for n in range(torch.cuda.device_count())]
+    first = int(slot * gpus)
+    mine = range(first, first + math.ceil(gpus))
+    if mine[-1] >= len(names):
+        raise ValueError(
+            f"{slot + 1} runs at a time with {gpus:g} GPUs each, but there are {len(names)} GPUs"
+        )
+    return ",".join(names[n] for n in mine)
+
+
+@contextmanager
+def _environment(new: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for processes that are started meanwhile."""
+    before = {name: os.environ.get(name) for name in new}
+    os.environ.update(new)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
