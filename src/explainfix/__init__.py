@@ -13,6 +13,7 @@ from .zoo import create_model, list_models
 
 if TYPE_CHECKING:
     from .lab.data import list_datasets as list_datasets
+    from .paper import list_experiments as list_experiments
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ __all__ = [
     "fill_zero_",
     "fix_",
     "list_datasets",
+    "list_experiments",
     "list_filters",
     "list_models",
     "load",
@@ -46,4 +48,8 @@ def __getattr__(name: str) -> Any:
         from .lab.data import list_datasets
 
         return list_datasets
+    if name == "list_experiments":
+        from .paper import list_experiments
+
+        return list_experiments
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,6 +12,7 @@ from . import explaining as explaining  # registers the commands
 from . import exporting as exporting
 from . import fixing as fixing
 from . import pruning as pruning
+from . import reproducing as reproducing
 from . import training as training
 from .app import app
 

@@ -1,0 +1,211 @@
+"""Commands that do the paper's experiments: reproduce."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .app import Json, app, print_json, track_progress
+
+if TYPE_CHECKING:
+    from ..lab.sweeps import SweepMoment
+    from ..paper.results import Record
+    from ..paper.setting import Setting
+
+WORDS = {"agrees": "green", "disagrees": "red", "undecided": "yellow"}
+Scale = Literal["smoke", "cpu", "paper"]
+SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True)
+class Machines:
+    """Where the runs are done.
+
+    Parameters
+    ----------
+    engine
+        In this process, in several, or on a Ray cluster.
+    workers
+        Runs at a time, for processes.
+    cpus
+        Threads of each run (default: the cores shared out).
+    gpus
+        GPUs of each run.
+    address
+        Of the Ray cluster (default: one on this machine).
+    retry
+        Try failed runs again.
+    """
+
+    engine: Literal["here", "processes", "ray"] = "here"
+    workers: int = 1
+    cpus: int | None = None
+    gpus: float = 0
+    address: str | None = None
+    retry: Annotated[bool, Parameter(negative="")] = False
+
+
+@app.command(name="reproduce")
+def reproduce_(
+    name: str | None = None,
+    /,
+    *,
+    scale: Scale = "smoke",
+    data: Annotated[list[str] | None, Parameter(negative="")] = None,
+    folder: Path = Path("reproduced"),
+    machines: Machines | None = None,
+    force: Annotated[bool, Parameter(negative="")] = False,
+    list_: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    as_json: Json = False,
+) -> None:
+    """Do an experiment of the paper and say for each of its claims whether ours agrees.
+
+    The same command goes on with what was interrupted; finished runs are not done again.
+
+    Parameters
+    ----------
+    name
+        The experiment (explainfix reproduce --list).
+    scale
+        Seconds on drawn images; minutes to an hour or so on two cores; or the paper's sizes.
+    data
+        A dataset, NAME or NAME:PATH; may be repeated, once for microscopy and once for x-rays.
+    folder
+        Where runs and outcomes are.
+    force
+        Write over an outcome of another version.
+    list_
+        Show all experiments, what they cost, and what is done.
+    """
+    from ..lab.sweeps import Workers
+    from ..paper.reproduction import outcome_folder, reproduce
+    from ..paper.setting import Setting, sort_data
+
+    given = sort_data(data or ())
+    if list_:
+        _list(Setting("cpu", given, folder), as_json=as_json)
+        return
+    if name is None:
+        raise ValueError("which experiment? explainfix reproduce --list shows all")
+    chosen = machines or Machines()
+    workers = Workers(
+        engine=chosen.engine,
+        count=chosen.workers,
+        cpus=chosen.cpus,
+        gpus=chosen.gpus,
+        address=chosen.address,
+        retry=chosen.retry,
+    )
+    display = Display()
+    setting = Setting(scale, given, folder, workers, display, _track)
+    try:
+        record = reproduce(name, setting, force=force)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped. The same command goes on from the last checkpoint.")
+        raise
+    finally:
+        display.close()
+    page = outcome_folder(name, setting) / "page.html"
+    if as_json:
+        print_json({**record, "page": str(page)})
+        return
+    _print_record(record, page)
+
+
+def _print_record(record: "Record", page: Path) -> None:
+    out = Console(highlight=False)
+    out.print(f"[bold]{escape(record['title'])}[/bold]")
+    out.print(f"{escape(record['reference'])}, scale {record['scale']}\n")
+    table = Table("claim", "paper", "ours", "verdict", box=None, pad_edge=False)
+    table.header_style = "bold"
+    for claim in record["claims"]:
+        colour = WORDS[claim["word"]]
+        cells = [escape(claim[key]) for key in ("text", "paper", "ours")]
+        table.add_row(*cells, f"[{colour}]{claim['word']}[/{colour}]")
+    out.print(table)
+    if record["notes"]:
+        out.print("\n[bold]What differs from the paper[/bold]")
+        for note in record["notes"]:
+            line = Table.grid(padding=(0, 1))
+            line.add_row("-", escape(note))
+            out.print(line)
+    Console(highlight=False, soft_wrap=True).print(f"\nWrote {escape(str(page))}")
+
+
+def _list(setting: "Setting", *, as_json: bool) -> None:
+    from ..paper import list_experiments
+
+    rows = {name: _describe(name, setting) for name in list_experiments()}
+    if as_json:
+        print_json(rows)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("experiment", "in the paper", "smoke", "cpu", "paper", "done"):
+        table.add_column(heading, no_wrap=heading == "experiment")
+    for name, row in rows.items():
+        costs = [row["cost"][scale] for scale in SCALES]
+        done = [f"{scale}: {text}" for scale, text in row["done"].items()]
+        table.add_row(name, row["reference"], *costs, "\n".join(done) or "–")
+    Console(highlight=False).print(table)
+
+
+def _describe(name: str, setting: "Setting") -> dict[str, Any]:
+    """What `--list` says of an experiment: the last is what exists of it, by scale."""
+    from ..paper.reproduction import count_runs, find_experiment, what_exists
+
+    experiment = find_experiment(name)
+    done = {}
+    for scale in SCALES:
+        found = what_exists(experiment, scale, setting.folder)
+        if isinstance(found, dict):
+            words = [claim["word"] for claim in found["claims"]]
+            counts = {word: words.count(word) for word in WORDS if word in words}
+            done[scale] = ", ".join(f"{count} {word}" for word, count in counts.items())
+        elif found is not None:
+            done[scale] = "another version"
+        else:
+            given = {} if scale == "smoke" else setting.given
+            there, of = count_runs(
+                experiment, dataclasses.replace(setting, scale=scale, given=given)
+            )
+            if there:
+                done[scale] = f"{there} of {of} runs"
+    return {
+        "title": experiment.title,
+        "reference": experiment.reference,
+        "needs": list(experiment.needs),
+        "cost": dict(experiment.cost),
+        "done": done,
+    }
+
+
+def _track(items: Iterable[Any], title: str) -> Iterable[Any]:
+    return track_progress(items, title)
+
+
+class Display:
+    """Progress of a sweep: one line that changes on a terminal, a line per event elsewhere."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.status: Any = None
+
+    def __call__(self, moment: "SweepMoment") -> None:
+        if not self.console.is_terminal:
+            self.console.print(escape(moment.line))
+            return
+        if self.status is None:
+            self.status = self.console.status("")
+            self.status.start()
+        self.status.update(escape(moment.line))
+
+    def close(self) -> None:
+        if self.status is not None:
+            self.status.stop()
+            self.status = None

@@ -1,0 +1,155 @@
+"""Where and how large an experiment is: its scale, its data, its folder, and who does the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+from ..lab.config import RunConfig
+from ..lab.data import Dataset, Task, open_dataset
+from ..lab.runs import Run
+from ..registry import unknown
+
+if TYPE_CHECKING:
+    from ..lab.sweeps import SweepReport, Workers
+
+T = TypeVar("T")
+Scale = Literal["smoke", "cpu", "paper"]
+Kind = Literal["microscopy", "xrays"]
+Track = Callable[[Iterable[T], str], Iterable[T]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The datasets of a kind; the last is drawn and needs no files."""
+
+    names: tuple[str, ...]
+    task: Task
+    advice: str
+
+
+SOURCES: dict[Kind, Source] = {
+    "microscopy": Source(
+        ("bbbc038v1", "nuclei"),
+        "segmentation",
+        "--data bbbc038v1:FOLDER (free, https://bbbc.broadinstitute.org/BBBC038), "
+        "or --data nuclei for drawn images",
+    ),
+    "xrays": Source(
+        ("chexpert", "nih-cxr14", "xray-like"),
+        "multilabel",
+        "--data chexpert:FOLDER (https://stanfordmlgroup.github.io/competitions/chexpert), "
+        "--data nih-cxr14:FOLDER (https://nihcc.app.box.com/v/ChestXray-NIHCC), "
+        "or --data xray-like for drawn images",
+    ),
+}
+
+# What the datasets are told at each scale. Those of `paper` are the paper's Appendix A.
+OPTIONS: dict[Scale, dict[str, dict[str, Any]]] = {
+    "smoke": {"nuclei": {"count": 16, "size": 32}, "xray-like": {"count": 32, "size": 32}},
+    "cpu": {
+        "bbbc038v1": {"crop": 128},
+        "chexpert": {"crop": 128, "samples_per_epoch": 2000},
+    },
+    "paper": {
+        "bbbc038v1": {"crop": 256},
+        "chexpert": {"crop": 320, "val_share": 0.3, "seed": 138, "samples_per_epoch": 15_000},
+    },
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How an experiment is done.
+
+    `given` is the data by kind, as `sort_data` makes it. A `dry` setting trains nothing: its
+    sweep returns runs that have only a folder and a config.
+    """
+
+    scale: Scale
+    given: Mapping[Kind, str] = field(default_factory=dict)
+    folder: Path = Path("reproduced")
+    workers: Workers | None = None
+    report: SweepReport | None = None
+    track: Track[Any] | None = None
+    dry: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scale not in get_args(Scale):
+            raise unknown("scale", self.scale, get_args(Scale))
+        if self.scale == "smoke" and self.given:
+            raise ValueError("--scale smoke uses drawn images and takes no --data")
+
+    @property
+    def runs(self) -> Path:
+        """Where the runs of all experiments are: two that need the same run share it."""
+        return self.folder / "runs"
+
+    def pick(self, *, smoke: T, cpu: T, paper: T) -> T:
+        """The value for this scale."""
+        return {"smoke": smoke, "cpu": cpu, "paper": paper}[self.scale]
+
+    def data(self, kind: Kind) -> str:
+        """The dataset of a kind, as `RunConfig.data` takes it."""
+        if self.scale == "smoke":
+            return SOURCES[kind].names[-1]
+        if kind in self.given:
+            return self.given[kind]
+        if self.dry:
+            return SOURCES[kind].names[0]
+        raise ValueError(
+            f"--scale {self.scale} needs {kind}: {SOURCES[kind].advice}; --scale smoke needs none"
+        )
+
+    def data_options(self, kind: Kind) -> dict[str, Any]:
+        """The options of that dataset at this scale."""
+        return dict(OPTIONS[self.scale].get(self.data(kind).partition(":")[0], {}))
+
+    def open_data(self, kind: Kind, **options: Any) -> Dataset:
+        """The dataset itself, with `options` over those of the scale."""
+        return open_dataset(self.data(kind), **(self.data_options(kind) | options))
+
+    def sweep(self, configs: Mapping[str, RunConfig]) -> dict[str, Run]:
+        """The runs of these configs by the same labels, each done or read."""
+        if self.dry:
+            return {label: self._planned(config) for label, config in configs.items()}
+        from ..lab.sweeps import Workers, sweep
+
+        return sweep(configs, runs=self.runs, workers=self.workers or Workers(), report=self.report)
+
+    def tracked(self, items: Sequence[T], title: str) -> Iterable[T]:
+        """The items, with a progress bar where there is somebody to see it."""
+        return items if self.track is None else self.track(items, title)
+
+    def _planned(self, config: RunConfig) -> Run:
+        config = config.resolved(SOURCES[kind_of(config.data)].task)
+        return Run(self.runs / config.name(), config, [], {})
+
+
+def kind_of(spec: str) -> Kind:
+    """What a dataset shows, from its name."""
+    name = spec.partition(":")[0]
+    for kind, source in SOURCES.items():
+        if name in source.names:
+            return kind
+    known = [name for source in SOURCES.values() for name in source.names]
+    raise unknown("dataset for the experiments", name, known)
+
+
+def sort_data(specs: Iterable[str]) -> dict[Kind, str]:
+    """Datasets by what they show; one for each kind.
+
+    >>> sort_data(["nih_cxr14:x", "bbbc038v1:y"])
+    {'xrays': 'nih-cxr14:x', 'microscopy': 'bbbc038v1:y'}
+    """
+    found: dict[Kind, str] = {}
+    for spec in specs:
+        name, colon, path = spec.partition(":")
+        spec = name.replace("_", "-") + colon + path
+        kind = kind_of(spec)
+        if kind in found:
+            raise ValueError(f"--data {spec!r} and {found[kind]!r} are both {kind}: give one")
+        found[kind] = spec
+    return found
