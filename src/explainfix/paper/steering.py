@@ -221,6 +221,7 @@ def plot_curves(
         for colour, p in ((GREEN, bands.higher), (RED, bands.lower)):
             _shade(axes, epochs, p < SIGNIFICANT, colour)
         axes.set_title(LABELS[method])
+        axes.xaxis.get_major_locator().set_params(integer=True)
         tidy(axes)
     for axes in grid.flat[len(methods) :]:
         axes.set_axis_off()

@@ -838,32 +838,8 @@
     }
   }
 
-  // ---- Light and dark ----------------------------------------------------------------------
-
-  function listenTheme() {
-    const system = matchMedia("(prefers-color-scheme: dark)");
-    const current = () =>
-      document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light");
-    const name = () => {
-      $("theme-name").textContent = current() === "dark" ? "Light" : "Dark";
-    };
-    $("theme").addEventListener("click", () => {
-      const theme = current() === "dark" ? "light" : "dark";
-      document.documentElement.dataset.theme = theme;
-      try {
-        localStorage.setItem("explainfix-theme", theme);
-      } catch {
-        /* a file may have no storage */
-      }
-      name();
-    });
-    system.addEventListener("change", name);
-    name();
-  }
-
   drawHeatmaps();
   drawComparison();
   listenPanel();
   listenTables();
-  listenTheme();
 })();

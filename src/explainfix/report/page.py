@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,43 @@ def render_page(data: Mapping[str, Any]) -> str:
     `data` is what JSON can hold: `title`, `summary`, `advice`, `shapes`, `layers` and so on.
     Layer names are data, so they are escaped wherever they go; NaN and infinity become gaps.
     """
+    clean = _finite(data)
+    return fill_template(
+        "page.html",
+        {**clean, "json": embed_json(clean), "script": (FOLDER / "page.js").read_text("utf-8")},
+        raw=("json", "script"),
+        filters={"rough": rough, "percent": percent},
+    )
+
+
+def fill_template(
+    name: str,
+    values: Mapping[str, Any],
+    *,
+    folder: Path = FOLDER,
+    raw: Sequence[str] = (),
+    filters: Mapping[str, Callable[..., Any]] | None = None,
+) -> str:
+    """A page in our frame: a template of `folder` and the style beside it, over ours.
+
+    What is said in it is escaped, but for the values named in `raw`.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     environment = Environment(
-        loader=FileSystemLoader(FOLDER),
+        loader=FileSystemLoader([folder, FOLDER]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"rough": rough, "percent": percent}
-    clean = _finite(data)
-    return environment.get_template("page.html").render(
-        clean,
-        css=Markup((FOLDER / "page.css").read_text(encoding="utf-8")),
-        script=Markup((FOLDER / "page.js").read_text(encoding="utf-8")),
-        json=Markup(embed_json(clean)),
+    environment.filters |= filters or {}
+    styles = dict.fromkeys((FOLDER / "page.css", (folder / name).with_suffix(".css")))
+    return environment.get_template(name).render(
+        {**values, **{key: Markup(values[key]) for key in raw}},
+        css=Markup("\n".join(style.read_text("utf-8") for style in styles)),
+        theme=Markup((FOLDER / "theme.js").read_text("utf-8")),
     )
 
 
