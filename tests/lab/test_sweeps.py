@@ -1,5 +1,9 @@
 """Sweeps: every run once, whatever happens to the processes that do them."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -214,3 +218,104 @@ def test_data_that_is_not_there_is_said_before_anything_is_done(make, tmp_path):
     with pytest.raises(ValueError, match="unknown dataset 'nuklei': did you mean 'nuclei'"):
         sweep(configs, runs=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+def test_processes_do_what_one_does(make, tmp_path):
+    configs = {str(seed): make(seed=seed) for seed in range(3)}
+    workers = Workers("processes", count=2)
+    moments = []
+    found = sweep(configs, runs=tmp_path / "runs", workers=workers, report=moments.append)
+    assert max(moment.running for moment in moments) == 2
+    assert moments[-1].epochs_done == moments[-1].epochs == 3 * EPOCHS
+    here = sweep(configs, runs=tmp_path / "here", workers=Workers(cpus=1))
+    assert list(found) == list(here)
+    for label, run in found.items():
+        assert losses_of(run) == pytest.approx(losses_of(here[label]), rel=1e-6)
+    lines = [line.split() for line in (tmp_path / "steps.log").read_text().splitlines()]
+    others = [line for line in lines if int(line[1]) != os.getpid()]
+    assert len({process for _, process, _ in others}) == 2
+    share = max(1, os.cpu_count() // 2)
+    assert {int(threads) for _, _, threads in others} == {share}
+
+
+def test_a_process_that_is_killed_is_replaced(make, tmp_path):
+    configs = {str(seed): make("dying", seed=seed) for seed in range(3)}
+    moments = []
+    found = sweep(
+        configs,
+        runs=tmp_path / "runs",
+        workers=Workers("processes", count=2, cpus=1),
+        report=moments.append,
+    )
+    check_one_was_killed(tmp_path, found)
+    [line] = [moment.line for moment in moments if "started again" in moment.line]
+    assert "its process was killed (SIGKILL" in line
+
+
+def check_one_was_killed(folder, found):
+    """All runs are whole, and all but the one that was killed in its third epoch began once."""
+    assert [[row["epoch"] for row in run.history] for run in found.values()] == [[1, 2, 3]] * 3
+    killed = (folder / "killed").read_text()
+    starts, steps = log_of(folder, "starts.log"), log_of(folder, "steps.log")
+    assert starts == {key: 1 + (key == killed) for key in starts}
+    assert len(starts) == 3
+    # the step it died in was the first of an epoch, and is the only one that was done again
+    assert steps == {key: EPOCHS * STEPS + (key == killed) for key in starts}
+
+
+def test_a_run_that_always_kills_its_process_fails_in_the_end(make, tmp_path, monkeypatch):
+    monkeypatch.setattr("explainfix.lab.workers.RESTARTS", 1)
+    configs = {"cursed": make("cursed"), "bad": make("broken"), "good": make()}
+    with pytest.raises(SweepError, match=r"cursed: its process was killed .*, 2 times") as caught:
+        sweep(configs, runs=tmp_path / "runs", workers=Workers("processes", cpus=1))
+    assert caught.value.failed["bad"] == "no such luck today"
+    assert sorted(log_of(tmp_path, "starts.log").values()) == [3]  # twice one, once the other
+    assert len(list((tmp_path / "runs").glob("*/result.json"))) == 1
+
+
+SWEEPER = """
+import sys
+from pathlib import Path
+from explainfix.lab.config import make_config, read_config
+from explainfix.lab.sweeps import Workers, sweep
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    configs = {file.stem: make_config(read_config(file)) for file in sorted(folder.glob("*.toml"))}
+    sweep(configs, runs=folder / "runs", workers=Workers("processes", count=2, cpus=1),
+          report=lambda moment: print(moment.line, flush=True))
+"""
+
+
+@pytest.mark.parametrize("how", ["group", "parent", "interrupt"])
+def test_a_whole_sweep_is_stopped_and_goes_on(make, tmp_path, how):
+    configs = {str(seed): make("slow", seed=seed) for seed in range(4)}
+    for label, config in configs.items():
+        (tmp_path / f"{label}.toml").write_text(config.to_toml())
+    (tmp_path / "sweeper.py").write_text(SWEEPER)
+    started = subprocess.Popen(
+        [sys.executable, str(tmp_path / "sweeper.py"), str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    for line in started.stdout:
+        if "epoch 1/3" in line or "epoch 2/3" in line:
+            break
+    if how == "parent":
+        os.kill(started.pid, signal.SIGKILL)
+    else:
+        os.killpg(started.pid, signal.SIGKILL if how == "group" else signal.SIGINT)
+    _, errors = started.communicate(timeout=30)
+    if how == "interrupt":
+        assert errors.count("KeyboardInterrupt") == 1  # one traceback, not three
+    assert not list((tmp_path / "runs").glob("*/failed.txt"))
+    assert len(list((tmp_path / "runs").glob("*/result.json"))) < 4
+
+    found = sweep(configs, runs=tmp_path / "runs")  # here, with what those processes left
+    assert [[row["epoch"] for row in run.history] for run in found.values()] == [[1, 2, 3]] * 4
+    starts, steps = log_of(tmp_path, "starts.log"), log_of(tmp_path, "steps.log")
+    assert len(starts) == 4
+    assert max(starts.values()) <= 2
+    assert sum(starts.values()) <= 4 + 2  # two were under way
+    # what was under way lost at most an epoch, everything else nothing
+    assert all(EPOCHS * STEPS <= count <= (EPOCHS + 1) * STEPS for count in steps.values())
+    assert sum(steps.values()) <= 4 * EPOCHS * STEPS + 2 * STEPS

@@ -4,16 +4,14 @@ import math
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import typing
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -22,9 +20,11 @@ from .runs import Moment, is_finished
 from .tally import Tally
 from .trials import RESTARTS, Ending, Trial, attempt, note_failure
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
 Engine = Literal["here", "processes", "ray"]
 
-_ENDINGS: dict[int, Ending] = {0: "done", 10: "failed", 11: "busy"}  # by exit code
 _GRACE = 5.0  # seconds that a process has to end
 
 
@@ -106,53 +106,88 @@ def _do_here(trials: Sequence[Trial], tally: Tally, workers: Workers) -> None:
 
 
 def _do_in_processes(trials: Sequence[Trial], tally: Tally, workers: Workers) -> None:
+    count = min(workers.count, len(trials))
     threads = workers.cpus or max(1, (os.cpu_count() or 1) // workers.count)
+    gpus = [_visible_gpus(slot, workers.gpus) for slot in range(count)]
     waiting, deaths = deque(trials), Counter[str]()
-    slots: dict[int, tuple[Trial, BaseProcess]] = {}  # at most one run in each
+    idle: dict[int, _Worker] = {}
+    busy: dict[int, tuple[_Worker, Trial]] = {}
     try:
-        while waiting or slots:
-            for slot in sorted(set(range(workers.count)) - set(slots))[: len(waiting)]:
-                trial = waiting.popleft()
-                slots[slot] = trial, _start(trial, threads, _visible_gpus(slot, workers.gpus))
-                tally.begin(trial)
-            wait([process.sentinel for _, process in slots.values()], timeout=1.0)
+        while waiting or busy:
+            for slot in [slot for slot in range(count) if slot not in busy][: len(waiting)]:
+                worker = idle.pop(slot, None) or _Worker(threads, gpus[slot])
+                busy[slot] = worker, waiting.popleft()
+                with suppress(BrokenPipeError):  # it died idle, as is seen below
+                    worker.pipe.send(busy[slot][1])
+                tally.begin(busy[slot][1])
+            wait([worker.pipe for worker, _ in busy.values()], timeout=1.0)
             tally.look()
-            for slot, (trial, process) in list(slots.items()):
-                if process.is_alive():
+            for slot, (worker, trial) in list(busy.items()):
+                if not worker.pipe.poll():
                     continue
-                del slots[slot]
-                code = process.exitcode or 0
-                ending = "done" if is_finished(trial.folder) else _ENDINGS.get(code)
+                del busy[slot]
+                ending = worker.ending()
+                if ending:
+                    idle[slot] = worker
+                elif is_finished(trial.folder):  # it died just after
+                    ending = "done"
                 if ending:
                     tally.end(trial, ending)
                     continue
                 deaths[trial.name] += 1
-                if _note_death(trial, deaths[trial.name], _describe_death(code), tally):
+                if _note_death(trial, deaths[trial.name], worker.death(), tally):
                     waiting.appendleft(trial)
     finally:
-        _stop([process for _, process in slots.values()])
+        _stop([*idle.values(), *(worker for worker, _ in busy.values())])
 
 
-def _start(trial: Trial, threads: int, gpus: str | None) -> BaseProcess:
-    """A new process for a run. Its threads must be known before it imports anything: processes
-    that each use all cores wait for each other most of the time."""
-    new = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    if gpus is not None:
-        new["CUDA_VISIBLE_DEVICES"] = gpus
-    process = multiprocessing.get_context("spawn").Process(target=_work, args=(trial, threads))
-    with _environment(new):
-        process.start()
-    return process
+class _Worker:
+    """A process that does one run after another."""
+
+    def __init__(self, threads: int, gpus: str | None) -> None:
+        # Its threads must be known before it imports anything: processes that each use all cores
+        # wait for each other most of the time.
+        new = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        if gpus is not None:
+            new["CUDA_VISIBLE_DEVICES"] = gpus
+        spawn = multiprocessing.get_context("spawn")
+        self.pipe, theirs = spawn.Pipe()
+        self.process = spawn.Process(target=_work, args=(theirs, threads))
+        with _environment(new):
+            self.process.start()
+        theirs.close()  # so that the process's death closes the pipe
+
+    def ending(self) -> Ending | None:
+        """How the run ended, or nothing if the process did."""
+        try:
+            ending: Ending = self.pipe.recv()
+        except (EOFError, OSError):
+            return None
+        return ending
+
+    def death(self) -> str:
+        """What the process died of."""
+        self.process.join()
+        code = self.process.exitcode or 0
+        if code >= 0:
+            return f"its process ended with code {code}"
+        if -code == signal.SIGKILL:
+            return "its process was killed (SIGKILL; out of memory?)"
+        return f"its process died of {signal.Signals(-code).name}"
 
 
-def _work(trial: Trial, threads: int) -> None:
-    """What a process does: one run, unless the process that started it is gone."""
+def _work(pipe: "Connection[Ending, Trial]", threads: int) -> None:
+    """What such a process does, until it is told to stop or the one that started it is gone."""
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches all; the first ends the others
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-    ending = attempt(trial, threads=threads)
-    sys.exit(next(code for code, known in _ENDINGS.items() if known == ending))
+    while True:
+        try:
+            trial = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(attempt(trial, threads=threads))
 
 
 def _end_with(sentinel: int) -> None:
@@ -160,22 +195,15 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _stop(processes: Sequence[BaseProcess]) -> None:
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join(_GRACE)
-        if process.is_alive():
-            process.kill()
-            process.join()
-
-
-def _describe_death(code: int) -> str:
-    if code >= 0:
-        return f"its process ended with code {code}"
-    if -code == signal.SIGKILL:
-        return "its process was killed (SIGKILL; out of memory?)"
-    return f"its process died of {signal.Signals(-code).name}"
+def _stop(workers: Sequence[_Worker]) -> None:
+    for worker in workers:
+        worker.process.terminate()
+    for worker in workers:
+        worker.process.join(_GRACE)
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+        worker.pipe.close()
 
 
 def _visible_gpus(slot: int, gpus: float) -> str | None:
