@@ -75,7 +75,9 @@ class TestListing:
         for name in ("timm", "segmentation_models_pytorch"):
             monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-        assert {name.split(":")[0] for name in xf.list_models()} == {"unetd", "torchvision"}
+        assert {name.split(":")[0] for name in xf.list_models()} == {
+            "unetd", "deeplabv3plus", "torchvision",
+        }  # fmt: skip
         with pytest.raises(ImportError, match=r"pip install 'explainfix\[timm\]'"):
             xf.create_model("timm:resnet18")
         with pytest.raises(ImportError, match=r"pip install 'explainfix\[smp\]'"):

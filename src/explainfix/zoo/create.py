@@ -20,8 +20,9 @@ def create_model(
 ) -> nn.Module:
     """A network by name.
 
-    `spec` is "unetd", "torchvision:NAME", "timm:NAME", "smp:NAME" or "smp:NAME/ENCODER"
-    (segmentation models), or "FILE.py:FACTORY", a function of your own that returns a module.
+    `spec` is "unetd", "deeplabv3plus:ENCODER", "torchvision:NAME", "timm:NAME", "smp:NAME" or
+    "smp:NAME/ENCODER" (segmentation models), or "FILE.py:FACTORY", a function of your own that
+    returns a module.
     `weights` is `None` for random ones, "pretrained", or a file: safetensors, or a `.pth`, from
     which only tensors are read. Where pretrained weights meet another number of input channels,
     the stem's filters are adapted; where they meet another number of classes, the head is new.

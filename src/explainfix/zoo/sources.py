@@ -1,4 +1,4 @@
-"""Where models come from: U-NetD, torchvision, timm, segmentation models, a file of your own.
+"""Where models come from: the paper's, torchvision, timm, segmentation models, your own file.
 
 Each source builds a network of a name for a number of classes and input channels (`None`: its
 usual ones), pretrained or not, and lists its names. Packages are imported when first asked.
@@ -16,6 +16,7 @@ from torch import nn
 
 from ..registry import ModelSource, models, unknown
 from .adapt import load_weights_, set_input_channels_
+from .deeplab import ENCODERS, DeepLabV3Plus
 from .unetd import UNetD
 
 
@@ -27,6 +28,19 @@ def _unetd(
     if pretrained:
         raise ValueError("there are no pretrained weights for 'unetd'; pass weights=FILE")
     return UNetD(**_given(num_classes=num_classes, in_channels=in_channels))
+
+
+def _deeplab(
+    name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
+) -> nn.Module:
+    if name not in ENCODERS:
+        raise unknown("encoder for deeplabv3plus", name, ENCODERS)
+    if pretrained:
+        raise ValueError("there are no pretrained weights for 'deeplabv3plus'; pass weights=FILE")
+    model = DeepLabV3Plus(name, **_given(num_classes=num_classes))
+    if in_channels is not None:
+        set_input_channels_(model, in_channels, keep=False)
+    return model
 
 
 def _torchvision(
@@ -200,6 +214,7 @@ def _fetch(name: str, build: Any) -> nn.Module:
 
 
 models["unetd"] = ModelSource(_unetd, lambda: ["unetd"])
+models["deeplabv3plus"] = ModelSource(_deeplab, lambda: list(ENCODERS))
 models["torchvision"] = ModelSource(_torchvision, _torchvision_names)
 models["timm"] = ModelSource(_timm, _timm_names)
 models["smp"] = ModelSource(_smp, _smp_names)
