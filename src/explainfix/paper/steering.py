@@ -73,7 +73,7 @@ def options(setting: Setting) -> dict[str, Any]:
 
 
 def test_splits(setting: Setting) -> tuple[str, ...]:
-    """What is scored; the last is what the paper's Fig. 6 shows, if it is there."""
+    """What is scored; the last is what the paper's Fig. 8 shows, if it is there."""
     everything = setting.scale == "paper" and setting.data("microscopy").startswith("bbbc038v1")
     return ("test", "stage2") if everything else ("test",)
 
@@ -250,7 +250,7 @@ def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
             f"{seeds} runs of {epochs} epochs for each method, the paper's are 6 of 300; scores "
             f"are means over epochs {epochs // 2 + 1} to {epochs} that were scored."
         )
-        said.append("Scored on the test split; the paper's Fig. 6 shows stage2, from other labs.")
+        said.append("Scored on the test split; the paper's Fig. 8 shows stage2, from other labs.")
     said.append(
         f"With {seeds} pairs Wilcoxon's two-sided p cannot be below {2 / 2**seeds:.2g}; verdicts "
         "go by Student's t interval."
@@ -264,7 +264,7 @@ register(
     Experiment(
         name="steering",
         title="Steered fixed filters against learned ones",
-        reference="Fig. 6, Sec. 4.1",
+        reference="Fig. 8, Sec. 4.1",
         needs=("microscopy",),
         claims=CLAIMS,
         cost={"smoke": "10 s", "cpu": "90 min on 2 cores", "paper": "about 9 GPU-days"},
