@@ -30,7 +30,8 @@ class Machines:
     Parameters
     ----------
     engine
-        In this process, in several, or on a Ray cluster.
+        In this process, in several, or on a Ray cluster (default: here, or processes if there
+        are several workers).
     workers
         Runs at a time, for processes.
     cpus
@@ -43,7 +44,7 @@ class Machines:
         Try failed runs again.
     """
 
-    engine: Literal["here", "processes", "ray"] = "here"
+    engine: Literal["here", "processes", "ray"] | None = None
     workers: int = 1
     cpus: int | None = None
     gpus: float = 0
@@ -95,7 +96,7 @@ def reproduce_(
         raise ValueError("which experiment? explainfix reproduce --list shows all")
     chosen = machines or Machines()
     workers = Workers(
-        engine=chosen.engine,
+        engine=chosen.engine or ("processes" if chosen.workers > 1 else "here"),
         count=chosen.workers,
         cpus=chosen.cpus,
         gpus=chosen.gpus,
@@ -145,13 +146,13 @@ def _list(setting: "Setting", *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("experiment", "in the paper", "smoke", "cpu", "paper", "done"):
-        table.add_column(heading, no_wrap=heading == "experiment")
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 1, 0))
+    table.add_column(no_wrap=True)
     for name, row in rows.items():
-        costs = [row["cost"][scale] for scale in SCALES]
-        done = [f"{scale}: {text}" for scale, text in row["done"].items()]
-        table.add_row(name, row["reference"], *costs, "\n".join(done) or "–")
+        costs = ", ".join(f"{scale}: {row['cost'][scale]}" for scale in SCALES)
+        lines = [escape(row["title"]), f"[dim]{escape(row['reference'])}; {escape(costs)}[/dim]"]
+        lines += [f"done, {scale}: {escape(text)}" for scale, text in row["done"].items()]
+        table.add_row(f"[bold]{name}[/bold]", "\n".join(lines))
     Console(highlight=False).print(table)
 
 

@@ -29,17 +29,14 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
     """
     experiment = find_experiment(name)
     folder = outcome_folder(name, setting)
-    if not force:
-        read_outcome(folder)
-    for kind in experiment.needs:
-        setting.open_data(kind)  # before hours of work, not after
+    check_before(experiment, setting, force=force)
     began = time.monotonic()
     runs = experiment.train(setting)
     outcome = experiment.judge(setting, runs)
     trained = {run.folder: run.result.get("seconds", 0.0) for run in runs.values()}
     about = {
         "scale": setting.scale,
-        "command": command_of(name, setting),
+        "command": command_of(experiment, setting),
         "seconds": round(time.monotonic() - began, 1),
         "runs": sorted(path.name for path in trained),
         "training_seconds": round(sum(trained.values()), 1),  # of all runs, whenever they were done
@@ -49,15 +46,29 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
     return record
 
 
+def check_before(experiment: Experiment, setting: Setting, *, force: bool) -> None:
+    """Raise, before hours of work, if the data is not there or the outcome cannot be written."""
+    if setting.folder.exists() and not setting.folder.is_dir():
+        raise NotADirectoryError(f"{str(setting.folder)!r} is a file; give a folder (--folder)")
+    if not force:
+        read_outcome(outcome_folder(experiment.name, setting))
+    for kind in experiment.needs:
+        try:
+            setting.open_data(kind)
+        except ValueError as error:
+            raise ValueError(f"experiment {experiment.name!r}: {error}") from None
+
+
 def outcome_folder(name: str, setting: Setting) -> Path:
     return setting.folder / f"{name}-{setting.scale}"
 
 
-def command_of(name: str, setting: Setting) -> str:
+def command_of(experiment: Experiment, setting: Setting) -> str:
     """What to type for the same again."""
-    words = ["explainfix", "reproduce", name, "--scale", setting.scale]
-    for spec in setting.given.values():
-        words += ["--data", spec]
+    words = ["explainfix", "reproduce", experiment.name, "--scale", setting.scale]
+    for kind in experiment.needs:
+        if kind in setting.given:
+            words += ["--data", setting.given[kind]]
     if setting.folder != Path("reproduced"):
         words += ["--folder", str(setting.folder)]
     return shlex.join(words)

@@ -91,8 +91,8 @@ def check_complete(experiment: Experiment, outcome: Outcome) -> None:
 def show(cell: Any) -> str:
     """A cell of a table as people read it.
 
-    >>> [show(cell) for cell in (None, 116695, 0.86312, 12345.6, "GHaar", True)]
-    ['–', '116,695', '0.8631', '12,346', 'GHaar', 'yes']
+    >>> [show(cell) for cell in (None, 116695, 0.04143, 2e-5, 12.345, 12345.6, "GHaar", True)]
+    ['–', '116,695', '0.0414', '2e-05', '12.3', '12,346', 'GHaar', 'yes']
     """
     if cell is None:
         return "–"
@@ -101,7 +101,10 @@ def show(cell: Any) -> str:
     if isinstance(cell, int):
         return f"{cell:,}"
     if isinstance(cell, float):
-        return f"{cell:,.0f}" if abs(cell) >= 1000 else f"{cell:.4g}"
+        size = abs(cell)
+        if 0 < size < 0.001:
+            return f"{cell:.2g}"
+        return f"{cell:,.{4 if size < 2 else 1 if size < 100 else 0}f}"
     return str(cell)
 
 

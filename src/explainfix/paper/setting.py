@@ -30,6 +30,7 @@ class Source:
     advice: str
 
 
+WORDS: dict[Kind, str] = {"microscopy": "microscopy images", "xrays": "chest x-rays"}
 SOURCES: dict[Kind, Source] = {
     "microscopy": Source(
         ("bbbc038v1", "nuclei"),
@@ -100,7 +101,8 @@ class Setting:
         if self.dry:
             return SOURCES[kind].names[0]
         raise ValueError(
-            f"--scale {self.scale} needs {kind}: {SOURCES[kind].advice}; --scale smoke needs none"
+            f"--scale {self.scale} needs {WORDS[kind]}: {SOURCES[kind].advice}; --scale smoke "
+            "needs no data"
         )
 
     def data_options(self, kind: Kind) -> dict[str, Any]:
