@@ -232,7 +232,7 @@ def notes(setting: Setting, names: Sequence[str], *, official: bool) -> list[str
         said.append(
             "stage2, the 106 images from other laboratories, is not in this data. In its place the "
             "test images are halved by how near they are to any training image in brightness, "
-            "contrast, colour, detail and size. Both halves come from the same laboratories."
+            "contrast, colour, detail and size."
         )
     return said
 
@@ -246,7 +246,7 @@ register(
         claims=CLAIMS,
         cost={
             "smoke": "5 s after steering",
-            "cpu": "5 min after steering",
+            "cpu": "8 min after steering",
             "paper": "nothing after steering",
         },
         train=train,
