@@ -66,7 +66,7 @@ def plot_groups(groups: Mapping[str, Sequence[float]], *, ylabel: str) -> Figure
     axes = figure.subplots()
     for place, (name, values) in enumerate(groups.items()):
         colour = COLOURS.get(name, "#3b6fc4")
-        spread = [place + 0.16 + 0.05 * (i - (len(values) - 1) / 2) for i in range(len(values))]
+        spread = [place + 0.14 + 0.05 * i for i in range(len(values))]
         axes.plot(spread, values, "o", color=colour, alpha=0.45, markersize=5, markeredgewidth=0)
         if len(values) > 1:
             found = mean_interval(values)

@@ -262,7 +262,8 @@ def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
         f"With {seeds} pairs Wilcoxon's two-sided p cannot be below {2 / 2**seeds:.2g}; verdicts "
         "go by Student's t interval."
     )
-    said.append("A tenth of the training images is kept for choosing; the paper chose on test.")
+    if setting.data("microscopy").startswith("bbbc038v1"):
+        said.append("A tenth of the training images is kept for choosing; the paper chose on test.")
     said.append("GuidedSteer is guided by the learned run of the same seed.")
     said.append("Dice is pooled over the pixels of all images; its mean per image stands beside.")
     return said
