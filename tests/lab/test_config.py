@@ -25,6 +25,10 @@ from explainfix.lab.config import RunConfig, make_config, read_config
         ("data_options = 3", "data_options must be a table of options, not 3"),
         ('fix = "gharr"', "unknown filter method 'gharr': did you mean 'ghaar'"),
         ('fix_guide = "x"', "need fix"),
+        ("zero = 0.5", "zero needs fix, or a saved model"),
+        ('fix = "ghaar"\nzero = 1', "zero must be above 0 and below 1, not 1.0"),
+        ('fix = "ghaar"\nzero = 0.0', "zero must be above 0 and below 1, not 0.0"),
+        ('fix = "ghaar"\nprune = true', "prune needs zero"),
         ("model = ", "is no TOML file"),
     ],
 )

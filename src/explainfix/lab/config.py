@@ -55,6 +55,10 @@ class RunConfig:
         Only these layers: paths or patterns such as 'layer4.*'.
     fix_options
         Options of the rule.
+    zero
+        Share of the fixed kernels, least salient first, that are nought from the first step on.
+    prune
+        Cut what zero leaves dead before the first step, and fill what is still nought.
     epochs
         Passes over the data.
     batch_size
@@ -108,6 +112,8 @@ class RunConfig:
     fix_guide: str | None = None
     fix_layers: tuple[str, ...] = ()
     fix_options: Mapping[str, Any] = field(default_factory=dict)
+    zero: float | None = None
+    prune: bool = False
     epochs: int = 20
     batch_size: int = 10
     accumulate: int = 1
@@ -143,6 +149,13 @@ class RunConfig:
             filters.find(self.fix)
         elif self.fix_guide is not None or self.fix_layers or self.fix_options:
             raise ValueError("fix_guide, fix_layers and fix_options need fix, the rule to use")
+        if self.zero is None and self.prune:
+            raise ValueError("prune needs zero, the share of the kernels to begin with")
+        if self.zero is not None:
+            if not 0 < self.zero < 1:
+                raise ValueError(f"zero must be above 0 and below 1, not {self.zero!r}")
+            if self.fix is None and not self.model.endswith(".safetensors"):
+                raise ValueError("zero needs fix, or a saved model whose filters are fixed")
         if not self.evaluate_on:
             raise ValueError("evaluate_on must name a split to score")
 

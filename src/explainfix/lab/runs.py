@@ -18,6 +18,7 @@ from ..zoo import create_model
 from .checkpoint import Progress, writing
 from .config import RunConfig, make_config, read_config
 from .data import Dataset, open_dataset
+from .zeroed import zero_kernels_
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +76,7 @@ def open_data(config: RunConfig) -> Dataset:
 
 
 def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
-    """The network of a run before its first step, fixed if it is to be."""
+    """The network of a run before its first step, fixed, zeroed and pruned if it is to be."""
     with torch.random.fork_rng([]):  # models are made on the CPU
         torch.default_generator.manual_seed(config.seed)
         if config.model.endswith(".safetensors"):
@@ -97,6 +98,8 @@ def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
                 layers=config.fix_layers or None,
                 **config.fix_options,
             )
+        if config.zero is not None:
+            zero_kernels_(model, config, dataset)
     return model
 
 
