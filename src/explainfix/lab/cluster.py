@@ -27,7 +27,7 @@ def do_on_ray(
     checkpoint.
     """
     ray = _import_ray()
-    with _connected(ray, address):
+    with _connected(ray, address) as borrowed:
         lacking = find_lacking(ray.nodes(), cpus, gpus)
         if lacking and address is None:
             raise ValueError(lacking)
@@ -52,7 +52,9 @@ def do_on_ray(
                 for reference in ended:
                     _settle(ray, reference, waiting.pop(reference), tally)
         finally:
-            for reference in waiting:
+            # Our own connection ends its tasks when it is closed. Cancelling them first would now
+            # and then end this process: Ray 2.60 does not expect it of a task about to begin.
+            for reference in waiting if borrowed else ():
                 ray.cancel(reference, force=True)
 
 
@@ -103,10 +105,10 @@ def _import_ray() -> Any:
 
 
 @contextmanager
-def _connected(ray: Any, address: str | None) -> Iterator[None]:
-    """Ray for as long as it takes; a connection that was there before stays."""
+def _connected(ray: Any, address: str | None) -> Iterator[bool]:
+    """Ray for as long as it takes, and whether the connection was there before, and stays."""
     if ray.is_initialized():
-        yield
+        yield True
         return
     if address is not None:
         _check_answer(address)
@@ -116,7 +118,7 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
     except (ConnectionError, RuntimeError) as error:
         raise ValueError(f"no Ray cluster at {address!r}: {error}") from None
     try:
-        yield
+        yield False
     finally:
         ray.shutdown()
 
