@@ -18,7 +18,8 @@ from rich.table import Table
 
 import explainfix as xf
 from explainfix.lab.memory import keep_large_blocks
-from explainfix.lean import kept_for_backward, make_ordinary
+from explainfix.kept import kept_for_backward
+from explainfix.lean import make_ordinary
 
 SHARES = {
     "resnet50": (0.9, 0.99),

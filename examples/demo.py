@@ -20,7 +20,7 @@ from explainfix.lab.data import open_dataset
 from explainfix.lab.evaluation import evaluate
 from explainfix.lab.loader import evaluation_batches
 from explainfix.lab.training import train
-from explainfix.lean import kept_for_backward
+from explainfix.kept import kept_for_backward
 
 DATA = {"count": 240, "size": 64}
 EPOCHS = 12

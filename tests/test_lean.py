@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 import explainfix as xf
-from explainfix.lean import is_lean, kept_for_backward, make_lean, make_ordinary
+from explainfix.kept import _nodes, kept_for_backward
+from explainfix.lean import is_lean, make_frugal_, make_lavish_, make_lean, make_ordinary
 from networks import SPECS, first, image_shape, without_chance
 
 KINDS = [
@@ -111,14 +112,103 @@ def test_a_learnable_weight_still_learns():
     assert lean.weight.grad is not None
 
 
-def test_a_class_with_its_own_forward_is_left_alone():
-    class Own(nn.Conv2d):
+def test_a_class_with_its_own_forward_is_lean_if_a_convolution_ends_it():
+    class Padded(nn.Conv2d):
         def forward(self, x):
-            return super().forward(x) + 1
+            return super().forward(nn.functional.pad(x, (1, 1, 1, 1)))
 
-    layer = Own(4, 4, 3)
-    make_lean(layer)
-    assert not is_lean(layer)
+    class More(nn.Conv2d):
+        def forward(self, x):
+            return super().forward(x).exp()
+
+    x = torch.randn(2, 4, 8, 8, requires_grad=True)
+    for kind, kept in ((Padded, 0), (More, 2 * 4 * 6 * 6 * 4 + x.numel() * 4)):
+        ordinary, lean = both(lambda kind=kind: kind(4, 4, 3, bias=False))
+        assert kept_for_backward(lean, x) == kept
+        results = passes(ordinary, x.detach()), passes(lean, x.detach())
+        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_works_beside_checkpoints_and_hooks_of_others():
+    ordinary, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    x = torch.randn(2, 4, 9, 9)
+    expected = passes(ordinary, x)
+
+    def checkpointed(x):
+        return torch.utils.checkpoint.checkpoint(lean, x, use_reentrant=False)
+
+    def on_cpu(x):
+        with torch.autograd.graph.save_on_cpu():
+            return lean(x)
+
+    checkpointed.parameters = on_cpu.parameters = lean.parameters
+    for way in (checkpointed, on_cpu):
+        lean.zero_grad()
+        assert all(torch.equal(a, b) for a, b in zip(expected, passes(way, x), strict=True))
+
+
+def widening(activation):
+    """A bottleneck as many networks have it: narrow, fixed, wide; and a network around it."""
+    return nn.Sequential(
+        nn.Conv2d(8, 4, 1, bias=False), nn.BatchNorm2d(4), activation(),
+        nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), activation(),
+        nn.Conv2d(4, 32, 1, bias=False), nn.BatchNorm2d(32), activation(),
+        nn.Conv2d(32, 2, 1),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.ReLU6, nn.CELU, lambda: nn.ReLU(inplace=True),
+                                        lambda: nn.ReLU6(inplace=True)])  # fmt: skip
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_frugal_networks_compute_the_same_and_keep_less(activation, layout):
+    model = widening(activation).to(memory_format=layout)
+    xf.fix_(model, "ghaar")
+    frugal = copy.deepcopy(model)
+    make_frugal_(frugal)
+    x = (3 * torch.randn(2, 8, 16, 16)).to(memory_format=layout)
+    results = passes(model, x), passes(frugal, x)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    kept = [kept_for_backward(network, x) for network in (model, frugal)]
+    pixels = 2 * 16 * 16
+    assert kept[0] - kept[1] >= 32 * pixels * 4  # the wide tensor
+    if not isinstance(model[2], nn.CELU):
+        assert kept[0] - kept[1] >= 32 * pixels * 4 + 4 * pixels * 3  # and masks
+    make_lavish_(frugal)
+    assert kept_for_backward(frugal, x) == kept[0]
+    assert not any(layer._forward_hooks for layer in frugal if not is_lean(layer))
+
+
+def test_a_frugal_network_is_twice_differentiable():
+    model = widening(nn.CELU).double()
+    frugal = copy.deepcopy(model)
+    make_frugal_(frugal)
+    x = torch.randn(1, 8, 4, 4).double()
+
+    def penalty(network):
+        """The gradient of a gradient's norm, as in gradient penalties."""
+        y = x.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(network(y).square().sum(), y, create_graph=True)
+        return torch.autograd.grad(slope.square().sum(), list(network.parameters())[:-1])
+
+    for one, other in zip(penalty(model), penalty(frugal), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_what_is_kept_is_freed_by_the_backward_pass():
+    model = widening(nn.ReLU)
+    xf.fix_(model, "ghaar")
+    make_frugal_(model)
+    output = model(torch.randn(2, 8, 16, 16))
+    held = [
+        ref
+        for node in _nodes(output)
+        for refs in node.metadata.values()
+        for ref in refs.get("result", ())
+    ]
+    assert all(ref() is not None for ref in held)
+    output.sum().backward()
+    assert len(held) == 1
+    assert held[0]() is None
 
 
 def test_fixing_makes_lean_and_unfixing_undoes_it(tmp_path):
@@ -147,6 +237,7 @@ def test_gradients_are_those_of_the_ordinary_frozen_network(spec):
     ordinary = copy.deepcopy(model)
     for layer in xf.spatial_layers(ordinary).values():
         make_ordinary(layer)
+    make_frugal_(model)
     x = torch.randn(2, *image_shape(spec, 96))
     gradients = []
     for network in (ordinary, model):

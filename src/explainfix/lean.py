@@ -1,157 +1,185 @@
-"""The lean frozen convolution: it keeps nothing for a gradient that nobody wants.
+"""Networks that keep less for their backward pass, with the same outputs and gradients.
 
-PyTorch's convolution keeps its input for the gradient of the weight, even if the weight is frozen.
-This one keeps the shape of the input alone; the gradient of the input needs no more.
+PyTorch's convolution keeps its input for the gradient of its weight, even if the weight is frozen.
+A lean one keeps the shape alone; the gradient of the input asks for no more. A frugal network goes
+further, for a little more work: what is cheap to compute again is not kept.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from .layers import Convolution
+from .kept import keep_instead
+from .layers import Convolution, spatial_layers
 
-_PLAIN = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_TURNED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-Sizes = tuple[int, ...]
+# A pointwise convolution that widens this much is computed again: it keeps little and makes much.
+WIDER = 4
 
 
 def make_lean(layer: Convolution) -> None:
-    """Let a layer compute as before and keep less. A class with a forward of its own is left."""
-    for kinds, method, lean in ((_PLAIN, "_conv_forward", _forward), (_TURNED, "forward", _turned)):
-        own = next((kind for kind in kinds if isinstance(layer, kind)), None)
-        if own is None or type(layer).forward is not own.forward:
-            continue
-        if getattr(type(layer), method) is getattr(own, method):
-            # A partial, not a method: it can be copied and pickled with the layer.
-            setattr(layer, method, partial(lean, layer))
+    """Let a layer keep nothing that only a gradient of a frozen weight would need."""
+    if not is_lean(layer):
+        layer.register_forward_hook(_forget_input)
 
 
 def make_ordinary(layer: Convolution) -> None:
     """Undo `make_lean`."""
-    for method in _lean_methods(layer):
-        delattr(layer, method)
+    _remove_hooks(layer, _forget_input)
 
 
 def is_lean(layer: nn.Module) -> bool:
-    """Whether `make_lean` did something to a layer."""
-    return bool(_lean_methods(layer))
+    """Whether `make_lean` was called."""
+    return _forget_input in layer._forward_hooks.values()
 
 
-def kept_for_backward(model: nn.Module, *inputs: Tensor) -> int:
-    """The bytes that a forward pass keeps for its backward pass, parameters and buffers apart."""
-    own = {tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers())}
-    kept: dict[int, int] = {}
+def make_frugal_(model: nn.Module) -> None:
+    """Let a network keep less for its backward pass, for a little more work in it.
 
-    def pack(tensor: Tensor) -> Tensor:
-        if tensor.data_ptr() not in own:
-            kept[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        model(*inputs)
-    return sum(kept.values())
-
-
-def _lean_methods(layer: nn.Module) -> list[str]:
-    return [
-        name
-        for name, held in vars(layer).items()
-        if isinstance(held, partial) and held.func in (_forward, _turned)
-    ]
+    What a pointwise convolution widens `WIDER` times or more before a BatchNorm is computed again
+    from what that convolution keeps anyway. A ReLU before a fixed layer, and a ReLU6 anywhere,
+    keeps a mask. Outputs and gradients are the same, bit for bit. `make_lavish_` undoes it.
+    """
+    make_lavish_(model)
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.register_forward_hook(_forget_widened)
+        elif isinstance(module, nn.ReLU6):
+            module.register_forward_hook(_mask_output)
+    for layer in spatial_layers(model).values():
+        layer.register_forward_hook(_mask_input)
 
 
-def _forward(layer: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """What `_conv_forward` does, of any dimension."""
-    if weight.requires_grad or not torch.is_grad_enabled():
-        ordinary: Tensor = type(layer)._conv_forward(layer, x, weight, bias)
-        return ordinary
-    padding = layer.padding
-    if layer.padding_mode != "zeros":
-        x = F.pad(x, layer._reversed_padding_repeated_twice, mode=layer.padding_mode)
-        padding = (0,) * len(layer.kernel_size)
-    elif isinstance(padding, str):
-        x, padding = _named_padding(layer, x)
-    return _convolve(layer, x, weight, bias, padding, (0,) * len(layer.kernel_size))
+def make_lavish_(model: nn.Module) -> None:
+    """Undo `make_frugal_`."""
+    for module in model.modules():
+        _remove_hooks(module, _forget_widened, _mask_output, _mask_input)
 
 
-def _turned(layer: Any, x: Tensor, output_size: list[int] | None = None) -> Tensor:
-    """What the forward of a transposed convolution does, of any dimension."""
-    if layer.weight.requires_grad or not torch.is_grad_enabled():
-        ordinary: Tensor = type(layer).forward(layer, x, output_size)
-        return ordinary
-    extra = layer._output_padding(
-        x,
-        output_size,
-        layer.stride,
-        layer.padding,
-        layer.kernel_size,
-        len(layer.kernel_size),
-        layer.dilation,
-    )
-    return _convolve(layer, x, layer.weight, layer.bias, layer.padding, tuple(extra))
+def _remove_hooks(module: nn.Module, *ours: Any) -> None:
+    hooks = module._forward_hooks
+    for key in [key for key, hook in hooks.items() if hook in ours]:
+        del hooks[key]
 
 
-def _named_padding(layer: Any, x: Tensor) -> tuple[Tensor, Sizes]:
-    """'same' and 'valid' as numbers; an odd one out is put at the end, as PyTorch does."""
-    if layer.padding == "valid":
-        return x, (0,) * len(layer.kernel_size)
-    pairs = zip(layer.dilation, layer.kernel_size, strict=True)
-    total = [dilation * (size - 1) for dilation, size in pairs]
-    odd = [number % 2 for number in total]
-    if any(odd):
-        x = F.pad(x, [side for extra in reversed(odd) for side in (0, extra)])
-    return x, tuple(number // 2 for number in total)
+def _forget_input(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    """After a convolution: keep the shape of its input, if its weight is not learned."""
+    if (node := _frozen(output)) is not None:
+        keep_instead(node, "input", _Shape.of)
 
 
-def _convolve(
-    layer: Any, x: Tensor, weight: Tensor, bias: Tensor | None, padding: Sizes, extra: Sizes
-) -> Tensor:
-    """A convolution, lean, of a batch or of a single image, with or without autocast."""
-    single = x.dim() == len(layer.kernel_size) + 1
-    x = x.unsqueeze(0) if single else x
-    if torch.is_autocast_enabled(x.device.type):
-        dtype = torch.get_autocast_dtype(x.device.type)
-        x, weight = x.to(dtype), weight.to(dtype)
-        bias = None if bias is None else bias.to(dtype)
-    settings = (layer.stride, padding, layer.dilation, layer.transposed, extra, layer.groups)
-    y: Tensor = _Lean.apply(x, weight, bias, *settings)
-    return y.squeeze(0) if single else y
+def _forget_widened(norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    """After a BatchNorm: forget its input, if a pointwise convolution makes it again cheaply."""
+    made = _node_of(args[0], "Convolution") if args else None
+    if made is not None:
+        keep_instead(_node_of(output, "BatchNorm"), "input", lambda _: _Again.of(made))
 
 
-class _Lean(torch.autograd.Function):
-    """A convolution whose weight is a constant."""
+def _mask_input(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    """After a frozen convolution: nobody keeps its input, so the ReLU before it need not either."""
+    if args and _frozen(output) is not None:
+        _keep_mask(args[0])
 
-    generate_vmap_rule = True
 
-    @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, *settings: Any) -> Tensor:
-        return torch.convolution(x, weight, bias, *settings)
+def _mask_output(relu: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    _keep_mask(output)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, bias, *settings = inputs
-        ctx.save_for_backward(weight)
-        ctx.shape, ctx.settings = x.shape, settings
-        ctx.format = torch.contiguous_format
+
+def _keep_mask(x: Tensor) -> None:
+    """Let the ReLU or ReLU6 that made `x` keep where it let through, not what: a quarter of it."""
+    if (node := _node_of(x, "Relu")) is not None:
+        keep_instead(node, "result", lambda y: _Mask(y > 0, y.dtype))
+    node = _node_of(x, "Hardtanh")
+    if node is not None and (node._saved_min_val, node._saved_max_val) == (0, 6):
+        keep_instead(node, "self", lambda y: _Mask((y > 0) & (y < 6), y.dtype))
+
+
+def _frozen(output: Tensor) -> Any:
+    """The convolution that made an output, if no gradient goes to its weight.
+
+    The graph is asked, not the parameter: some layers compute their weight from others.
+    """
+    node = _node_of(output, "Convolution")
+    return node if node is not None and node.next_functions[1][0] is None else None
+
+
+def _node_of(tensor: Tensor, kind: str) -> Any:
+    """The node of the graph that made a tensor, if it is of that kind."""
+    if torch.compiler.is_compiling():  # the compiler decides by itself what to keep
+        return None
+    node: Any = tensor.grad_fn
+    if node is not None and node.name() == "SqueezeBackward1":  # a single image
+        node = node.next_functions[0][0]
+    return node if node is not None and kind in node.name() else None
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Of an input only shape and layout are read, so what it holds does not matter."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+    format: torch.memory_format
+
+    own: ClassVar[tuple[Tensor, ...]] = ()
+
+    @classmethod
+    def of(cls, x: Tensor) -> _Shape:
+        layout = torch.contiguous_format
         for dim, last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
             if x.dim() == dim and not x.is_contiguous() and x.is_contiguous(memory_format=last):
-                ctx.format = last
-        ctx.bias = None if bias is None else list(bias.shape)
+                layout = last
+        return cls(x.shape, x.dtype, x.device, layout)
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (weight,) = ctx.saved_tensors
-        wanted = (ctx.needs_input_grad[0], False, ctx.needs_input_grad[2])
-        # Of the input only the shape and the format are read, so what it holds does not matter.
-        shape = torch.empty(
-            ctx.shape, dtype=gradient.dtype, device=gradient.device, memory_format=ctx.format
+    def restore(self) -> Tensor:
+        return torch.empty(
+            self.shape, dtype=self.dtype, device=self.device, memory_format=self.format
         )
-        of_x, _, of_bias = torch.ops.aten.convolution_backward(
-            gradient, shape, weight, ctx.bias, *ctx.settings, wanted
-        )
-        return of_x, None, of_bias, *(None,) * len(ctx.settings)
+
+
+@dataclass(frozen=True)
+class _Mask:
+    """Where a ReLU let through: its backward pass asks for no more."""
+
+    where: Tensor
+    dtype: torch.dtype
+
+    @property
+    def own(self) -> tuple[Tensor, ...]:
+        return (self.where,)
+
+    def restore(self) -> Tensor:
+        return self.where.to(self.dtype)
+
+
+@dataclass(frozen=True)
+class _Again:
+    """A convolution to be done again, from what it keeps itself."""
+
+    x: Tensor
+    weight: Tensor
+    settings: tuple[Any, Any, Any]
+
+    own: ClassVar[tuple[Tensor, ...]] = ()
+
+    @classmethod
+    def of(cls, made: Any) -> _Again | None:
+        """The convolution of a node, if it is pointwise, without bias, and widens much."""
+        x, weight = made._saved_input, made._saved_weight
+        if x is None or weight is None or made._saved_transposed or made._saved_groups != 1:
+            return None
+        if any(made._saved_bias_sym_sizes_opt or ()):  # a bias is not kept: it cannot be added
+            return None
+        if weight[0, 0].numel() > 1 or len(weight) < WIDER * weight.shape[1]:
+            return None
+        settings = (made._saved_stride, made._saved_padding, made._saved_dilation)
+        return cls(x.detach(), weight.detach(), settings)
+
+    def restore(self) -> Tensor:
+        still = (0,) * len(self.settings[0])
+        with torch.no_grad():
+            return torch.convolution(self.x, self.weight, None, *self.settings, False, still, 1)
