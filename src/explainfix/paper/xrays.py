@@ -1,0 +1,245 @@
+"""What the experiments on x-rays share: networks, options, runs by name, and how a run scores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from ..lab.checkpoint import writing
+from ..lab.config import RunConfig
+from ..lab.runs import Run
+from ..zoo import create_model
+from .pretrained import FOLDER, TRUNKS, load_in_order
+from .scores import curve, runs_of
+from .setting import Scale, Setting
+
+Begin = Literal["scratch", "pretrained"]
+
+MARGIN = 0.02  # of AUC: what is nearer is approximately equal
+STEERED = ("unchanged", "ghaar", "psine", "guidedsteer")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of a family at a scale; `trained` is its name with weights, if it differs."""
+
+    title: str
+    model: str
+    trained: str | None = None
+
+
+# The paper's EfficientNet starts from AdvProp weights, which timm has as "ap".
+NETWORKS: dict[Scale, dict[str, Network]] = {
+    "smoke": {
+        "resnet": Network("tiny ResNet", "timm:test_resnet"),
+        "efficientnet": Network("tiny EfficientNet", "timm:test_efficientnet"),
+    },
+    "cpu": {
+        "resnet": Network("ResNet18", "torchvision:resnet18"),
+        "densenet": Network("DenseNet121", "torchvision:densenet121"),
+        "efficientnet": Network("EfficientNet-lite0", "timm:tf_efficientnet_lite0"),
+    },
+    "paper": {
+        "resnet": Network("ResNet50", "torchvision:resnet50"),
+        "densenet": Network("DenseNet121", "torchvision:densenet121"),
+        "efficientnet": Network(
+            "EfficientNet-b0", "timm:tf_efficientnet_b0", "timm:tf_efficientnet_b0.ap_in1k"
+        ),
+    },
+}
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where runs begin: a network, random or trained on ImageNet."""
+
+    family: str
+    begin: Begin
+    title: str
+    options: Mapping[str, Any]  # of a RunConfig: model and weights
+    guide: str | None  # of GuidedSteer; without one, the learned run of the same seed
+
+    def label(self, what: str) -> str:
+        """The runs of this start and method, to which the seed is added."""
+        return f"{self.family} {self.begin} {what}"
+
+
+def networks(setting: Setting) -> dict[str, Network]:
+    """The networks of this scale, by family."""
+    return NETWORKS[setting.scale]
+
+
+def starts(setting: Setting, begin: Begin) -> list[Start]:
+    """All networks from random weights, or those whose ImageNet weights can be had."""
+    found = []
+    for family, network in networks(setting).items():
+        title = f"{network.title}, {'pretrained' if begin == 'pretrained' else 'from scratch'}"
+        options: dict[str, Any] = {"model": network.model}
+        guide = trained_name(setting, family)
+        if begin == "pretrained":
+            if guide is None:
+                continue
+            name, _, file = guide.partition("@")
+            options = {"model": name, "weights": file or "pretrained"}
+        found.append(Start(family, begin, title, options, guide))
+    return found
+
+
+def trained_name(setting: Setting, family: str) -> str | None:
+    """The trained network of a family, as NAME or NAME@FILE; `None` where there are no weights.
+
+    Nothing is downloaded except at paper scale. At cpu scale the weights of EfficientNet-lite0 are
+    used if they are at hand; at smoke scale those of a network that nobody trained.
+    """
+    network = networks(setting)[family]
+    if setting.scale == "paper":
+        return network.trained or network.model
+    if family != "efficientnet":
+        return None
+    source = Path(os.environ.get(FOLDER, "../shared")) / "weights" / TRUNKS["EfficientNet-lite0"][0]
+    if setting.scale == "cpu" and not source.is_file():
+        return None
+    file = setting.folder / "weights" / f"{network.model.partition(':')[2]}.safetensors"
+    if not setting.dry and not file.is_file():
+        with torch.random.fork_rng([]):
+            torch.default_generator.manual_seed(0)
+            model = create_model(network.model)
+        if setting.scale == "cpu":
+            load_in_order(model, source)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with writing(file) as temporary:
+            save_file({k: v.contiguous() for k, v in model.state_dict().items()}, temporary)
+    return f"{network.model}@{file}"
+
+
+def options(setting: Setting) -> dict[str, Any]:
+    """What all runs on x-rays share."""
+    size = {"size": 48} if setting.scale == "cpu" and not on_chexpert(setting) else {}
+    return {
+        "data": setting.data("xrays"),
+        "data_options": setting.data_options("xrays") | size,
+        "evaluate_on": ("val", "test"),
+        "epochs": setting.pick(smoke=2, cpu=4, paper=40),
+        "batch_size": setting.pick(smoke=8, cpu=32, paper=4),
+        "lr": rate(setting),
+        "schedule": setting.pick(smoke="onecycle", cpu="onecycle", paper="constant"),
+        "channels_last": setting.scale == "cpu",
+    }
+
+
+def rate(setting: Setting) -> float:
+    """The learning rate."""
+    return setting.pick(smoke=1e-3, cpu=1e-3, paper=1e-4)
+
+
+def on_chexpert(setting: Setting) -> bool:
+    return setting.data("xrays").startswith("chexpert")
+
+
+def train_methods(
+    setting: Setting,
+    begins: Iterable[Start],
+    methods: Sequence[str],
+    seeds: Iterable[int],
+    **changes: Any,
+) -> dict[str, Run]:
+    """Runs by "FAMILY BEGIN METHOD SEED"; a guide that must be learned first is."""
+    shared = options(setting) | changes
+    chosen = [(start, method, s) for start in begins for method in methods for s in seeds]
+    guided = [(start, s) for start, method, s in chosen if method == "guidedsteer"]
+    first = {
+        f"{start.label(method)} {s}": _config(start, method, s, shared)
+        for start, method, s in chosen
+        if method != "guidedsteer" or start.guide is not None
+    }
+    teachers = {
+        f"{start.label('learned')} {s}": _config(start, "learned", s, shared)
+        for start, s in guided
+        if start.guide is None
+    }
+    runs = setting.sweep(first | teachers)
+    later = {
+        f"{start.label('guidedsteer')} {s}": _config(
+            start,
+            "guidedsteer",
+            s,
+            shared,
+            guide=str(runs[f"{start.label('learned')} {s}"].folder / "best.safetensors"),
+        )
+        for start, s in guided
+        if start.guide is None
+    }
+    return runs | setting.sweep(later) if later else runs
+
+
+def _config(
+    start: Start, method: str, seed: int, shared: Mapping[str, Any], guide: str | None = None
+) -> RunConfig:
+    fixed: dict[str, Any] = {}
+    if method != "learned":
+        fixed = {"fix": method, "fix_seed": seed}
+    if method == "guidedsteer":
+        fixed["fix_guide"] = guide or start.guide
+    return RunConfig(**{**start.options, **shared, **fixed, "seed": seed})
+
+
+def final(run: Run, column: str = "test auc") -> float:
+    """The mean score over the last quarter of the epochs."""
+    epochs, values = curve(run, column)
+    return float(values[np.array(epochs) > 0.75 * run.config.epochs].mean())
+
+
+def finals(runs: Mapping[str, Run], label: str, column: str = "test auc") -> list[float]:
+    """The same of all runs labelled "LABEL SEED", in the order of the seeds."""
+    return [final(run, column) for run in runs_of(runs, label)]
+
+
+def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
+    """What differs from the paper in all experiments on x-rays."""
+    config = next(iter(runs.values())).config
+    said = []
+    if setting.scale == "smoke":
+        said.append(
+            "Drawn images, tiny networks and a training of seconds: the numbers mean nothing. "
+            '"Pretrained" is a network with random weights that all seeds share.'
+        )
+    elif not on_chexpert(setting):
+        said.append(
+            f"{setting.data('xrays').partition(':')[0]} stands in for CheXpert: fewer images, "
+            "other labels, other patients. The findings are CheXpert's five, "
+            f"the images {config.data_options.get('size', 'up to 320')} pixels square."
+        )
+    if setting.scale == "cpu":
+        titles = ", ".join(network.title for network in networks(setting).values())
+        said += [
+            f"Smaller networks than the paper's ResNet50, DenseNet121 and EfficientNet-b0 where "
+            f"these take too long: {titles}.",
+            f"{config.epochs} epochs over all images with batches of {config.batch_size} and one "
+            f"cycle of the rate up to {config.lr:g}; the paper has 40 epochs of 15,000 images, "
+            "batches of 4 and a constant 0.0001.",
+            _about_weights(setting),
+        ]
+    said.append(
+        "A run's score is the mean over the last quarter of its epochs; the paper does not say "
+        "which epoch it shows."
+    )
+    return said
+
+
+def _about_weights(setting: Setting) -> str:
+    if starts(setting, "pretrained"):
+        return (
+            "ImageNet weights are at hand for EfficientNet-lite0 only: other networks are trained "
+            "from scratch, and their GuidedSteer is guided by the learned run of the same seed."
+        )
+    return (
+        f"No ImageNet weights are at hand (set {FOLDER} to the folder that has weights/): all "
+        "networks are trained from scratch."
+    )
