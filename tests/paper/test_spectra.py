@@ -7,7 +7,7 @@ from torch import nn
 
 from explainfix import explain, fix_
 from explainfix.filters.dct2 import dct_basis
-from explainfix.paper import spectra
+from explainfix.paper import classification, spectra, steering
 from explainfix.paper.setting import Setting
 from explainfix.paper.spectra import Case
 
@@ -94,8 +94,19 @@ def test_other_shapes_are_blank():
 
 def test_the_papers_networks(tmp_path):
     runs = spectra.train(Setting("paper", folder=tmp_path, dry=True))
-    models = {run.config.model for run in runs.values()}
-    assert models == {"unetd", *spectra.ARCHITECTURES}
-    tuned = [run.config for label, run in runs.items() if label.startswith(spectra.FINE_TUNED)]
-    assert {config.fix for config in tuned} == {None, *spectra.METHODS[1:]}
-    assert {config.weights for config in tuned} == {"pretrained"}
+    learned = [label for label in runs if "from scratch/" in label]
+    assert [label.split(",")[0] for label in learned] == [
+        "ResNet50", "DenseNet121", "EfficientNet-b0",
+    ]  # fmt: skip
+    tuned = {label: run.config for label, run in runs.items() if "pretrained/" in label}
+    assert {config.fix for config in tuned.values()} == {None, *spectra.METHODS[1:]}
+    assert {config.model for config in tuned.values()} == {"torchvision:densenet121"}
+
+
+@pytest.mark.parametrize("scale", ["cpu", "paper"])
+def test_no_run_is_its_own(tmp_path, scale):
+    """All are shared with steering and classification."""
+    setting = Setting(scale, folder=tmp_path, dry=True)
+    others = [steering.train(setting), classification.train(setting)]
+    known = {run.folder for runs in others for run in runs.values()}
+    assert {run.folder for run in spectra.train(setting).values()} <= known

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..fix import changed_layers, fix_
-from ..lab.config import RunConfig
+from ..fix import changed_layers
 from ..lab.data import Dataset
 from ..lab.loader import evaluation_batches
-from ..lab.runs import Run
+from ..lab.runs import Run, open_data
 from ..lab.statistics import mean_interval
 from ..report.heatmap import main_shapes, plot_frequencies
 from ..steer import Explanation, explain, saliency
 from ..steer.advice import stage_of
-from . import steering
+from . import classification, steering, xrays
 from .experiment import Claim, Experiment, Outcome, Verdict, Word, register
 from .figures import LABELS, new_figure
 from .filters import MOVED, mean_frequency, spectral_distance
@@ -33,13 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METHODS = steering.METHODS
-ARCHITECTURES = {
-    "torchvision:densenet121": "DenseNet121",
-    "torchvision:resnet50": "ResNet50",
-    "torchvision:efficientnet_b0": "EfficientNet-b0",
-}
-UNETD, FINE_TUNED = "U-NetD", "DenseNet121, from ImageNet"
-BASE = "EfficientNet-lite0"  # given every initialisation, untrained, if its weights are here
+UNETD = "U-NetD"
 ENOUGH = 64  # a layer with fewer kernels says little about their distribution
 LONG = 3  # layers that make a stage
 UNEVEN = 0.05  # the share of a DCT2 layer's energy that may be off an even spread
@@ -112,38 +104,29 @@ class Case:
     weighted: Explanation | None
     changed: int | None  # fixed layers that training changed; `None` if it was not trained
 
-    @property
-    def title(self) -> str:
-        return f"{self.network}, {LABELS[self.method]}"
-
 
 def train(setting: Setting) -> dict[str, Run]:
-    """The runs of steering; at the paper's scale its three networks on x-rays as well."""
+    """The runs of steering; on x-rays learned networks and one from ImageNet with all methods."""
     seeds = range(setting.pick(smoke=2, cpu=3, paper=6))
     unetd = steering.train_methods(setting, seeds, **steering.options(setting))
     runs = {f"{UNETD}/{label}": run for label, run in unetd.items()}
-    if setting.scale != "paper":
-        return runs
-    shared: dict[str, Any] = {
-        "data": setting.data("xrays"),
-        "data_options": setting.data_options("xrays"),
-        "evaluate_on": ("val", "test"),
-        "epochs": 40,
-        "batch_size": 4,
-        "lr": 1e-4,
-    }
-    configs = {
-        f"{title}/learned 0": RunConfig(model=name, **shared)
-        for name, title in ARCHITECTURES.items()
-    }
-    for method in METHODS:
-        configs[f"{FINE_TUNED}/{method} 0"] = RunConfig(
-            model="torchvision:densenet121",
-            weights="pretrained",
-            fix=None if method == "learned" else method,
-            **shared,
-        )
-    return runs | setting.sweep(configs)
+    scratch = xrays.starts(setting, "scratch")
+    learned = range(setting.pick(smoke=2, cpu=2, paper=1))
+    runs |= _titled(scratch, xrays.train_methods(setting, scratch, ["learned"], learned))
+    trained = [] if setting.scale == "smoke" else xrays.starts(setting, "pretrained")
+    tuned = [start for start in trained if start.family == "densenet"] or trained[:1]
+    methods = classification.methods(setting)
+    return runs | _titled(tuned, xrays.train_methods(setting, tuned, methods, [0]))
+
+
+def _titled(begins: Sequence[xrays.Start], runs: Mapping[str, Run]) -> dict[str, Run]:
+    """Runs by "TITLE/METHOD SEED"."""
+    titles = {start.label("").strip(): start.title for start in begins}
+    found = {}
+    for label, run in runs.items():
+        family, begin, method, seed = label.split(" ")
+        found[f"{titles[f'{family} {begin}']}/{method} {seed}"] = run
+    return found
 
 
 def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
@@ -152,7 +135,9 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
     learned = [case for case in cases if case.method == "learned" and case.weighted]
     first = [case for case in learned if case.seed == 0]
     figures = {
-        f"{case.title}: energy e(2) of every layer, weighted by saliency": _heatmap(case.weighted)
+        f"{case.network}, learned: energy e(2) of every layer, weighted by saliency": _heatmap(
+            case.weighted
+        )
         for case in first
         if case.weighted
     }
@@ -177,24 +162,22 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
 
 def trained_cases(setting: Setting, runs: Mapping[str, Run]) -> Iterator[Case]:
     """The runs; saliency only for what is learned or drawn."""
-    batches = {}
+    batches: dict[str, list[tuple[Tensor, Tensor]]] = {}
     for label, run in setting.tracked(list(runs.items()), "Explaining"):
         network, _, rest = label.partition("/")
         method, _, seed = rest.partition(" ")
         model = run.model("best")
         scores = None
         if method == "learned" or seed == "0":
-            kind = run.config.data
-            if kind not in batches:
-                data = setting.open_data("microscopy" if network == UNETD else "xrays")
-                batches[kind] = some_batches(setting, data)
-            scores = saliency(model, batches[kind])
-        name = f"{network}, {LABELS[method]}"
+            data = run.config.data
+            if data not in batches:
+                batches[data] = some_batches(setting, open_data(run.config))
+            scores = saliency(model, batches[data])
         yield Case(
             network,
             method,
             int(seed),
-            explain(model, title=name),
+            explain(model, title=network),
             explain(model, saliency=scores, title=network) if scores else None,
             None if method == "learned" else len(changed_layers(model)),
         )
@@ -209,25 +192,16 @@ def some_batches(setting: Setting, data: Dataset) -> list[tuple[Tensor, Tensor]]
 
 
 def untrained_cases(setting: Setting) -> Iterator[Case]:
-    """Networks from ImageNet whose weights are here; one of them under every initialisation."""
-    if setting.scale == "smoke":
-        return
-    networks = find_pretrained()
+    """Networks from ImageNet whose weights are here, as they are."""
+    networks = {} if setting.scale == "smoke" else find_pretrained()
     if not networks:
         return
     grey = some_batches(setting, setting.open_data("xrays"))
     images = [(x.expand(-1, 3, -1, -1) - 0.45) / 0.225 for x, _ in grey]
     for name, network in setting.tracked(list(networks.items()), "Explaining what is pretrained"):
-        for method in METHODS if name == BASE else METHODS[:1]:
-            model: nn.Module = copy.deepcopy(network)
-            if method != "learned":
-                fix_(model, method, guide=network if method == "guidedsteer" else None)
-            scores = saliency(model, images)
-            title = f"{name}, {LABELS[method]}"
-            yield Case(
-                name, method, 0, explain(model, title=title),
-                explain(model, saliency=scores, title=name), None,
-            )  # fmt: skip
+        title = f"{name} on ImageNet"
+        weighted = explain(network, saliency=saliency(network, images), title=title)
+        yield Case(title, "learned", 0, explain(network, title=title), weighted, None)
 
 
 def verdicts(cases: Sequence[Case]) -> dict[str, Verdict]:
@@ -335,8 +309,12 @@ def judge_steered(cases: Sequence[Case]) -> Verdict:
 
 
 def judge_guided(cases: Sequence[Case]) -> Verdict:
-    """GuidedSteer against the learned network of the same seed, which guided it."""
-    guides = {(c.network, c.seed): c.plain for c in cases if c.method == "learned"}
+    """GuidedSteer against its guide: U-NetD's is the learned run, others have ImageNet's own."""
+    guides = {
+        (case.network, case.seed): case.plain
+        for case in cases
+        if case.method == ("learned" if case.network == UNETD else "unchanged")
+    }
     moved = [
         spectral_distance(guides[case.network, case.seed][path].ed, case.plain[path].ed)
         for case in cases
@@ -436,21 +414,26 @@ def _rows(why: Explanation) -> int:
 
 def notes(setting: Setting) -> list[str]:
     """What differs from the paper."""
-    said = ["Weights are those best on validation; saliency is over the first test images."]
+    said = [
+        "Weights are those best on validation; saliency is over the first test images.",
+        "U-NetD on microscopy is shown beside the networks on x-rays. Its spatial layers are "
+        "listed encoder first, decoder after.",
+    ]
     if setting.scale == "smoke":
         said.append("Drawn images and a training of seconds: the spectra are mostly chance.")
-    if setting.scale != "paper":
+        return said
+    said.append(
+        "Networks on ImageNet are as they were published, not fine-tuned: their saliency is that "
+        "of all outputs on x-rays."
+    )
+    said += missing_note(find_pretrained())
+    if setting.scale == "cpu":
+        networks = ", ".join(network.title for network in xrays.networks(setting).values())
         said.append(
-            "U-NetD on microscopy, with the runs of steering; the paper's networks are "
-            "DenseNet121, ResNet50 and EfficientNet-b0 on CheXpert. Its spatial layers are listed "
-            "encoder first, decoder after."
+            f"On x-rays the runs of classification ({networks}), short and on small images; the "
+            "paper's are DenseNet121, ResNet50 and EfficientNet-b0 on CheXpert. What is "
+            "fine-tuned from ImageNet here is EfficientNet-lite0, in the paper DenseNet121."
         )
-    if setting.scale != "smoke":
-        said.append(
-            "Networks from ImageNet are not fine-tuned: their saliency is that of all outputs on "
-            f"x-rays. {BASE} has every initialisation, guided by its own filters."
-        )
-        said += missing_note(find_pretrained())
     return said
 
 
@@ -463,8 +446,8 @@ register(
         claims=CLAIMS,
         cost={
             "smoke": "5 s after steering",
-            "cpu": "4 min after steering",
-            "paper": "about 5 GPU-days after steering",
+            "cpu": "4 min after steering and classification",
+            "paper": "5 min after steering and classification",
         },
         train=train,
         judge=judge,
