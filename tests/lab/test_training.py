@@ -172,7 +172,7 @@ def test_stopped_by_the_user(config, tmp_path, stop):
 
 
 def test_two_processes_learn_as_one_with_the_double_batch(config, networks, tmp_path):
-    plain = replace(config, model=f"{networks}:plain", fix=None, lr=0.02)
+    plain = replace(config, model=f"{networks}:plain", fix="ghaar", frugal=True, lr=0.02)
     one = train(plain, runs=tmp_path)
     two = train(replace(plain, batch_size=2, devices=2), runs=tmp_path)
     parts = train(replace(plain, batch_size=2, accumulate=2), runs=tmp_path)

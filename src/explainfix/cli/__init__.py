@@ -14,6 +14,7 @@ from . import fixing as fixing
 from . import pruning as pruning
 from . import reproducing as reproducing
 from . import training as training
+from . import tuning as tuning
 from .app import app
 
 

@@ -38,7 +38,7 @@ def export(
     if output.suffix != ".onnx":
         raise ValueError(f"{str(output)!r} must end in .onnx")
     check_free(output, overwrite=force)
-    lengths = _lengths(size)
+    lengths = read_size(size)
     network = open_model(model, build or Build())
     example = example_input(network, lengths)
     with show_status("Exporting" + (" and checking" if check else "")):
@@ -53,7 +53,8 @@ def export(
     )
 
 
-def _lengths(size: str) -> list[int]:
+def read_size(size: str) -> list[int]:
+    """224 or 256x320 as numbers."""
     try:
         return [int(length) for length in size.lower().split("x")]
     except ValueError:

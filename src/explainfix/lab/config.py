@@ -89,7 +89,9 @@ class RunConfig:
     precision
         Precision of the arithmetic.
     channels_last
-        Keep the channels of a pixel side by side in memory.
+        Keep the channels of a pixel side by side in memory: often faster (explainfix tune).
+    frugal
+        Keep less for the backward pass and compute it again: the same numbers in less memory.
     workers
         Processes that load data, for each training process; 0 loads between steps.
     checkpoint_seconds
@@ -129,6 +131,7 @@ class RunConfig:
     devices: int = 1
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     channels_last: bool = False
+    frugal: bool = False
     workers: int = 0
     checkpoint_seconds: float = 300.0
     tensorboard: bool = False
@@ -175,7 +178,7 @@ class RunConfig:
     def digest(self) -> str:
         """Eight digits that change with any option that may change the result, and with the
         content of the files that `model`, `weights` and `fix_guide` name."""
-        harmless = ("workers", "checkpoint_seconds", "tensorboard")
+        harmless = ("workers", "checkpoint_seconds", "tensorboard", "frugal")
         # Without defaults, a run keeps its name when options are added.
         usual, fields = dataclasses.asdict(RunConfig()), dataclasses.asdict(self)
         fields = {k: v for k, v in fields.items() if v != usual[k] and k not in harmless}

@@ -1,6 +1,7 @@
-"""Keep glibc from giving large blocks back to the system between two steps of training."""
+"""Keep what the next step of training needs again: large blocks of memory, compiled kernels."""
 
 import ctypes
+import os
 import sys
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
@@ -21,3 +22,13 @@ def keep_large_blocks() -> bool:
         return False
     # -1 as a size is the largest there is: never trim. No blocks of their own from mmap.
     return bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, -1))
+
+
+def keep_kernels(count: int = 8192) -> None:
+    """Let oneDNN remember that many compiled kernels, unless the environment says how many.
+
+    It compiles one for every shape of every convolution, forward and backward, and remembers 1024.
+    A large network at several image sizes needs more, and then compiles all of them anew at every
+    step. To be called before the first convolution.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(count))

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.multiprocessing.spawn import ProcessException
 
 from ..fix import check_fixed, recipes
+from ..lean import make_frugal_
 from ..store import save
 from .checkpoint import (
     Progress,
@@ -34,7 +35,7 @@ from .evaluation import check_shapes, collect_outcomes, compute_logits
 from .faults import describe_fault
 from .loader import Batch, Share, count_steps, step_seed, training_steps
 from .losses import Loss, losses
-from .memory import keep_large_blocks
+from .memory import keep_kernels, keep_large_blocks
 from .metrics import MAIN_SCORE, score
 from .runs import (
     CHECKPOINT,
@@ -92,6 +93,8 @@ class _Work:
         self.network = build_model(config, dataset)
         if config.channels_last:
             self.network.to(memory_format=torch.channels_last)
+        if config.frugal:
+            make_frugal_(self.network)
         self.checkpoint = folder / CHECKPOINT
         self.optimizer = make_optimizer(config, fabric.to_device(self.network))
         self.progress = Progress()
@@ -208,6 +211,7 @@ def _work(
 ) -> None:
     """What each process does."""
     keep_large_blocks()
+    keep_kernels()
     with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
         work = _Work(fabric, config, folder, dataset or open_data(config))
         progress, first = work.progress, fabric.is_global_zero

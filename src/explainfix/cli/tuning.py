@@ -1,0 +1,68 @@
+"""The command that tries how to train: tune."""
+
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..export import example_input
+from ..fix import fix_
+from .app import Build, Json, Model, app, open_model, print_json, show_status
+from .exporting import read_size
+
+
+@app.command(name="tune")
+def tune_(
+    model: Model,
+    /,
+    *,
+    fix: str | None = None,
+    size: str = "224",
+    batch_size: int = 4,
+    seconds: float = 20.0,
+    build: Build | None = None,
+    as_json: Json = False,
+) -> None:
+    """Try a few ways to train a model on this machine and say which to take.
+
+    Parameters
+    ----------
+    fix
+        Fix the spatial filters by this rule first (explainfix list filters).
+    size
+        Height and width of the images, such as 224 or 256x320.
+    batch_size
+        Images a batch.
+    seconds
+        How long to try, about.
+    """
+    if batch_size < 1:
+        raise ValueError(f"--batch-size must be at least 1, not {batch_size}")
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"--seconds must be above 0, not {seconds:g}")
+    network = open_model(model, build or Build())
+    if fix is not None:
+        fix_(network, fix)
+    example = example_input(network, read_size(size))
+    batch = example.expand(batch_size, *example.shape[1:]).clone()
+    from ..lab.tuning import tune
+
+    with show_status("Trying"):
+        found = tune(network, batch, seconds=seconds)
+    if as_json:
+        print_json({"flags": found.flags, **asdict(found)})
+        return
+    out = Console(highlight=False)
+    table = Table(f"{escape(model)}, {batch_size} x {escape(size)}", box=None, pad_edge=False)
+    for heading in ("seconds", "ratio (95%)", "MB kept"):
+        table.add_column(heading, justify="right")
+    for tried in found.tried:
+        kept = f"{tried.kept_bytes / 1e6:.0f}"
+        table.add_row(tried.name, f"{tried.seconds:.3f}", str(tried.step), kept)
+    out.print(table)
+    out.print()
+    for sentence in found.why:
+        out.print(sentence)
+    advice = " ".join(["explainfix train", *found.flags, "..."]) if found.flags else "as it is"
+    out.print(f"\nTrain with: {advice}", soft_wrap=True)
