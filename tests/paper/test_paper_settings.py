@@ -44,6 +44,7 @@ RUNS = {  # of each method or network, where the paper says how many
     "distribution": 6,
     "learning-rate": 6,
     "baselines": 3,
+    "saliency-check": 6,
 }
 
 

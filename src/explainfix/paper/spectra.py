@@ -167,6 +167,7 @@ def trained_cases(setting: Setting, runs: Mapping[str, Run]) -> Iterator[Case]:
         network, _, rest = label.partition("/")
         method, _, seed = rest.partition(" ")
         model = run.model("best")
+        wrapped = network.replace(", ", "\n")  # below its bars
         scores = None
         if method == "learned" or seed == "0":
             data = run.config.data
@@ -178,7 +179,7 @@ def trained_cases(setting: Setting, runs: Mapping[str, Run]) -> Iterator[Case]:
             method,
             int(seed),
             explain(model, title=network),
-            explain(model, saliency=scores, title=network) if scores else None,
+            explain(model, saliency=scores, title=wrapped) if scores else None,
             None if method == "learned" else len(changed_layers(model)),
         )
 
@@ -200,7 +201,8 @@ def untrained_cases(setting: Setting) -> Iterator[Case]:
     images = [(x.expand(-1, 3, -1, -1) - 0.45) / 0.225 for x, _ in grey]
     for name, network in setting.tracked(list(networks.items()), "Explaining what is pretrained"):
         title = f"{name} on ImageNet"
-        weighted = explain(network, saliency=saliency(network, images), title=title)
+        scores = saliency(network, images)
+        weighted = explain(network, saliency=scores, title=f"{name}\non ImageNet")
         yield Case(title, "learned", 0, explain(network, title=title), weighted, None)
 
 
