@@ -222,7 +222,7 @@ def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
             f"Smaller networks than the paper's ResNet50, DenseNet121 and EfficientNet-b0 where "
             f"these take too long: {titles}.",
             f"{config.epochs} epochs over all images with batches of {config.batch_size} and one "
-            f"cycle of the rate up to {config.lr:g}; the paper has 40 epochs of 15,000 images, "
+            f"cycle of the rate up to {rate(setting):g}; the paper has 40 epochs of 15,000 images, "
             "batches of 4 and a constant 0.0001.",
             _about_weights(setting),
         ]
