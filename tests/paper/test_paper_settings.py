@@ -38,13 +38,15 @@ DATA = {  # 256 is the crop of the authors' code: the text gives none
 EPOCHS = {"microscopy": 300, "xrays": 40}
 OTHER_EPOCHS = {"baselines": 150, "capacity": 80, "savings": 20}
 RATES = {"microscopy": {0.008}, "xrays": {1e-4}}
-MORE_RATES = {"learning-rate": {0.02}, "pruned": {2e-4}}  # twice the rate for pruned networks
+MORE_RATES = {"learning-rate": {0.02}, "pruned": {2e-4}, "savings": {2e-4}}  # twice if pruned
 RUNS = {  # of each method or network, where the paper says how many
     "steering": 6,
     "distribution": 6,
     "learning-rate": 6,
     "baselines": 3,
     "saliency-check": 6,
+    "training": 6,
+    "inference": 6,
 }
 
 
