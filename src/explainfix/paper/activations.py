@@ -282,13 +282,13 @@ def draw(networks: Mapping[str, nn.Module], images: Sequence[Tensor]) -> Figure:
         axes.set_xticks([])
         axes.set_yticks([])
         axes.spines[:].set_visible(False)
-    grid[0, 0].imshow(image[0], cmap="gray")
-    grid[0, 1].imshow(gradient_size(image[0]), cmap="gray")
+    grid[0, 0].imshow(image[0].numpy(), cmap="gray")
+    grid[0, 1].imshow(gradient_size(image[0]).numpy(), cmap="gray")
     for line, (name, pictures) in zip(grid[1:], rows.items(), strict=True):
         for axes, picture in zip(line, pictures, strict=True):
             centred = picture - picture.median()
             limit = float(centred.abs().flatten().quantile(0.99)) or 1.0
-            axes.imshow(centred, cmap="gray", vmin=-limit, vmax=limit)
+            axes.imshow(centred.numpy(), cmap="gray", vmin=-limit, vmax=limit)
         line[0].set_ylabel(
             name.replace(" on ", "\non "), fontsize=7, rotation=0, ha="right", va="center"
         )

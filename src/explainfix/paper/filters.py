@@ -49,6 +49,12 @@ MOVED = 0.05  # the share of a layer's energy that may lie elsewhere
 ENOUGH = 64  # a layer with fewer kernels than this says little about its distribution
 STEERINGS = (((13, 6), (1, 6)), ((41, 20), (2, 20)))  # full and degenerate: (ℓ, max p)
 
+ONE_BASIS = (
+    "GuidedSteer has one basis for all layers of a kernel shape and draws its coefficients "
+    "independently, as the paper's algorithm says: where a layer's coefficients depend on each "
+    "other, its spectrum moves."
+)
+
 CLAIMS = (
     Claim(
         "order",
@@ -365,7 +371,9 @@ def notes(setting: Setting, guide_name: str, seeds: int) -> list[str]:
     if setting.scale == "cpu":
         said += missing_note(find_pretrained("MobileNetV2"), "MobileNetV2")
         said.append("The guide of the paper is a DenseNet121 trained on ImageNet.")
-    if not guide_name:
+    if guide_name:
+        said.append(ONE_BASIS)
+    else:
         said.append("GuidedSteer is guided by an untrained MobileNetV2: its filters are noise.")
     return said
 

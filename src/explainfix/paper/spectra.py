@@ -21,7 +21,7 @@ from ..steer.advice import stage_of
 from . import classification, steering, xrays
 from .experiment import Claim, Experiment, Outcome, Verdict, Word, register
 from .figures import LABELS, new_figure
-from .filters import MOVED, mean_frequency, spectral_distance
+from .filters import MOVED, ONE_BASIS, mean_frequency, spectral_distance
 from .pretrained import find_pretrained, missing_note
 from .setting import Setting
 from .verdicts import above, every
@@ -420,6 +420,7 @@ def notes(setting: Setting) -> list[str]:
         "Weights are those best on validation; saliency is over the first test images.",
         "U-NetD on microscopy is shown beside the networks on x-rays. Its spatial layers are "
         "listed encoder first, decoder after.",
+        ONE_BASIS,
     ]
     if setting.scale == "smoke":
         said.append("Drawn images and a training of seconds: the spectra are mostly chance.")
