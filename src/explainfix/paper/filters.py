@@ -300,7 +300,20 @@ def draw_sheets(setting: Setting, guide: nn.Module, guide_name: str) -> dict[str
             unchanged
         ),
     }
-    return {caption: draw() for caption, draw in sheets.items()}
+    return {caption: framed(draw()) for caption, draw in sheets.items()}
+
+
+def framed(figure: Figure) -> Figure:
+    """A thin frame round every kernel: zero is white, and so is the page."""
+    from matplotlib.patches import Rectangle
+
+    for axes in figure.axes:
+        for picture in axes.images:
+            height, width = picture.get_size()
+            frame = Rectangle((-0.5, -0.5), width, height, fill=False, clip_on=False)
+            frame.set(edgecolor="#8a93a3", linewidth=0.6)
+            axes.add_patch(frame)
+    return figure
 
 
 def _first_layer(model: nn.Module) -> tuple[str, nn.Conv2d]:
