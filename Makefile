@@ -14,12 +14,14 @@ test: lint browser  ## everything: style, types, doctests, tests, the whole zoo
 quick: lint browser  ## the part for daily work
 	$(BIN)/pytest -q -n 2 -m "not zoo"
 
-bench: $(READY)  ## times and ratios: the methods, explanations, saliency
+bench: $(READY)  ## times and ratios: the methods, explanations, pruning, training (45 minutes)
 	$(BIN)/python benchmarks/filters.py
 	@echo
 	$(BIN)/python benchmarks/explain.py
 	@echo
 	$(BIN)/python benchmarks/prune.py
+	@echo
+	$(BIN)/python benchmarks/training.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

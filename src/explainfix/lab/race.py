@@ -19,7 +19,7 @@ class Ratio:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.middle:.2f} ({self.low:.2f} to {self.high:.2f})"
+        return f"{self.middle:.2f} ({self.low:.2f}-{self.high:.2f})"
 
 
 @dataclass(frozen=True)
