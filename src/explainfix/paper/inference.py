@@ -98,7 +98,7 @@ register(
         cost={
             "smoke": "5 s",
             "cpu": "about 12 min on 2 cores after classification and training, 28 without",
-            "paper": "about 60 GPU-days",
+            "paper": "about 17 GPU-days",
         },
         train=train,
         judge=judge,

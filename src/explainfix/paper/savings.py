@@ -297,7 +297,7 @@ register(
         reference="Table 3, Fig. 11, Sec. 4.2",
         needs=("xrays",),
         claims=CLAIMS,
-        cost={"smoke": "5 s", "cpu": "about 3 min on 2 cores", "paper": "about 15 GPU-hours"},
+        cost={"smoke": "5 s", "cpu": "about 3 min on 2 cores", "paper": "about 14 GPU-hours"},
         train=train,
         judge=judge,
     )

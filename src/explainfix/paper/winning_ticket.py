@@ -173,8 +173,8 @@ register(
         claims=CLAIMS,
         cost={
             "smoke": "5 s",
-            "cpu": "about 4 min on 2 cores after classification, 8 without",
-            "paper": "about 10 GPU-days",
+            "cpu": "about 3 min on 2 cores after classification, 6 without",
+            "paper": "about 5 GPU-days",
         },
         train=train,
         judge=judge,

@@ -35,7 +35,9 @@ class Network:
     trained: str | None = None
 
 
-# The paper's EfficientNet starts from AdvProp weights, which timm has as "ap".
+# The paper's EfficientNet starts from AdvProp weights, which timm has as "ap". In the few steps of
+# cpu scale EfficientNets hardly learn, as their new heads begin with large weights: MobileNetV2,
+# which they are made of, does.
 NETWORKS: dict[Scale, dict[str, Network]] = {
     "smoke": {
         "resnet": Network("tiny ResNet", "timm:test_resnet"),
@@ -44,7 +46,7 @@ NETWORKS: dict[Scale, dict[str, Network]] = {
     "cpu": {
         "resnet": Network("ResNet18", "torchvision:resnet18"),
         "densenet": Network("DenseNet121", "torchvision:densenet121"),
-        "efficientnet": Network("EfficientNet-lite0", "timm:tf_efficientnet_lite0"),
+        "efficientnet": Network("MobileNetV2", "torchvision:mobilenet_v2"),
     },
     "paper": {
         "resnet": Network("ResNet50", "torchvision:resnet50"),
@@ -95,15 +97,15 @@ def starts(setting: Setting, begin: Begin) -> list[Start]:
 def trained_name(setting: Setting, family: str) -> str | None:
     """The trained network of a family, as NAME or NAME@FILE; `None` where there are no weights.
 
-    Nothing is downloaded except at paper scale. At cpu scale the weights of EfficientNet-lite0 are
-    used if they are at hand; at smoke scale those of a network that nobody trained.
+    Nothing is downloaded except at paper scale. At cpu scale the weights of MobileNetV2 are used if
+    they are at hand; at smoke scale those of a network that nobody trained.
     """
     network = networks(setting)[family]
     if setting.scale == "paper":
         return network.trained or network.model
     if family != "efficientnet":
         return None
-    source = Path(os.environ.get(FOLDER, "../shared")) / "weights" / TRUNKS["EfficientNet-lite0"][0]
+    source = Path(os.environ.get(FOLDER, "../shared")) / "weights" / TRUNKS["MobileNetV2"][0]
     if setting.scale == "cpu" and not source.is_file():
         return None
     file = setting.folder / "weights" / f"{network.model.partition(':')[2]}.safetensors"
@@ -112,7 +114,7 @@ def trained_name(setting: Setting, family: str) -> str | None:
             torch.default_generator.manual_seed(0)
             model = create_model(network.model)
         if setting.scale == "cpu":
-            load_in_order(model, source)
+            load_in_order(model.get_submodule("features"), source)
         file.parent.mkdir(parents=True, exist_ok=True)
         with writing(file) as temporary:
             save_file({k: v.contiguous() for k, v in model.state_dict().items()}, temporary)
@@ -201,15 +203,21 @@ def finals(runs: Mapping[str, Run], label: str, column: str = "test auc") -> lis
     return [final(run, column) for run in runs_of(runs, label)]
 
 
-def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
-    """What differs from the paper in all experiments on x-rays."""
+def notes(
+    setting: Setting, runs: Mapping[str, Run], *, usual: bool = True, weights: bool = True
+) -> list[str]:
+    """What differs from the paper in experiments on x-rays.
+
+    `usual` says that the networks are those of `networks`, `weights` that some are pretrained.
+    """
     config = next(iter(runs.values())).config
     said = []
     if setting.scale == "smoke":
         said.append(
-            "Drawn images, tiny networks and a training of seconds: the numbers mean nothing. "
-            '"Pretrained" is a network with random weights that all seeds share.'
+            "Drawn images, tiny networks and a training of seconds: the numbers mean nothing."
         )
+        if weights:
+            said.append('"Pretrained" is a network with random weights that all seeds share.')
     elif not on_chexpert(setting):
         said.append(
             f"{setting.data('xrays').partition(':')[0]} stands in for CheXpert: fewer images, "
@@ -217,15 +225,19 @@ def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
             f"the images {config.data_options.get('size', 'up to 320')} pixels square."
         )
     if setting.scale == "cpu":
-        titles = ", ".join(network.title for network in networks(setting).values())
-        said += [
-            f"Smaller networks than the paper's ResNet50, DenseNet121 and EfficientNet-b0 where "
-            f"these take too long: {titles}.",
+        said.append(
             f"{config.epochs} epochs over all images with batches of {config.batch_size} and one "
-            f"cycle of the rate up to {rate(setting):g}; the paper has 40 epochs of 15,000 images, "
-            "batches of 4 and a constant 0.0001.",
-            _about_weights(setting),
-        ]
+            f"cycle of the rate up to {rate(setting):g}; the paper's epochs have 15,000 images in "
+            "batches of 4 and a constant rate of 0.0001."
+        )
+        if usual:
+            titles = ", ".join(network.title for network in networks(setting).values())
+            said.append(
+                f"{titles} instead of the paper's ResNet50, DenseNet121 and EfficientNet-b0, which "
+                "take too long or hardly learn in so few steps."
+            )
+        if weights:
+            said.append(_about_weights(setting))
     said.append(
         "A run's score is the mean over the last quarter of its epochs; the paper does not say "
         "which epoch it shows."
@@ -236,7 +248,7 @@ def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
 def _about_weights(setting: Setting) -> str:
     if starts(setting, "pretrained"):
         return (
-            "ImageNet weights are at hand for EfficientNet-lite0 only: other networks are trained "
+            "ImageNet weights are at hand for MobileNetV2 only: other networks are trained "
             "from scratch, and their GuidedSteer is guided by the learned run of the same seed."
         )
     return (
