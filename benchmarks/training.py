@@ -12,6 +12,7 @@ import copy
 import os
 import platform
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -30,7 +31,6 @@ from explainfix.lab.race import Race, race
 from explainfix.lab.tuning import training_step
 from explainfix.lean import make_frugal_, make_ordinary
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler talks much
 SHARES = {  # of the spatial kernels, zeroed before pruning: the paper's
     "resnet50": (0.9, 0.99),
     "densenet121": (0.8, 0.9),
@@ -137,7 +137,7 @@ def peak_bytes(contestant: Contestant) -> int:
     """The most that a step allocates at any moment, beyond what is there before it."""
     step = training_step(contestant.network, contestant.x)
     step()
-    with torch.profiler.profile(profile_memory=True) as profile:
+    with silent(), torch.profiler.profile(profile_memory=True) as profile:
         step()
     held = peak = 0
     for event in profile.profiler.kineto_results.events():
@@ -145,6 +145,19 @@ def peak_bytes(contestant: Contestant) -> int:
             held += event.nbytes()
             peak = max(peak, held)
     return peak
+
+
+@contextmanager
+def silent():
+    """Without what libraries write to stderr: the profiler talks much."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def multiply_adds(contestant: Contestant) -> int:
@@ -177,7 +190,8 @@ def race_families(x: torch.Tensor) -> pd.DataFrame:
         learned = xf.create_model(f"torchvision:{name}").train()
         fixed = copy.deepcopy(learned)
         xf.fix_(fixed, "ghaar", scale="fan_in")
-        found = {"learned": Contestant(learned, x), "fixed": Contestant(fixed, x)}
+        images = torch.randn(4, 3, 299, 299) if name == "inception_v3" else x  # its least size
+        found = {"learned": Contestant(learned, images), "fixed": Contestant(fixed, images)}
         ratio = race_training(found, rounds=15).ratio("fixed")
         kept = [kept_for_backward(c.network, c.x) for c in found.values()]
         rows.append(
@@ -232,7 +246,7 @@ def draw(tables: dict[str, pd.DataFrame], file: Path) -> None:
 def show(title: str, table: pd.DataFrame) -> None:
     shown = Table(title, box=None, pad_edge=False, header_style="bold")
     for heading in table.columns:
-        shown.add_column(heading, justify="right")
+        shown.add_column(heading, justify="right", no_wrap=True)
     for name, *cells in table.itertuples():
         shown.add_row(str(name), *map(str, cells))
     OUT.print(shown)
