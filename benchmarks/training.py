@@ -26,9 +26,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import explainfix as xf
 from explainfix.kept import find_kept, kept_for_backward
-from explainfix.lab.memory import keep_kernels, keep_large_blocks
-from explainfix.lab.race import Race, race
-from explainfix.lab.tuning import training_step
+from explainfix.lab.memory import keep_kernels
+from explainfix.lab.race import Race, race, training_step
 from explainfix.lean import make_frugal_, make_ordinary
 
 SHARES = {  # of the spatial kernels, zeroed before pruning: the paper's
@@ -275,7 +274,6 @@ def main(arguments: list[str]) -> None:
         folder = Path(arguments[place + 1])
         arguments = arguments[:place] + arguments[place + 2 :]
     torch.manual_seed(0)
-    keep_large_blocks()
     keep_kernels(50_000)
     x = torch.randn(4, 3, 224, 224)
     text = [f"Measured on {date.today():%-d %B %Y}, {machine()}.\n"]

@@ -3,8 +3,10 @@
 import time
 
 import pytest
+import torch
+from torch import nn
 
-from explainfix.lab.race import Race, race
+from explainfix.lab.race import Race, race, race_training, training_step
 
 
 def test_ratios_are_paired_by_round():
@@ -44,3 +46,23 @@ def test_it_ends_when_ratios_are_narrow_or_time_is_up():
     assert len(done.times["long"]) == 7
     assert done.ratio("long").middle == pytest.approx(4, rel=0.5)
     assert len(race(naps, rounds=1000, narrow=0, seconds=0.02).times["long"]) < 100
+
+
+def test_networks_that_race_are_left_alone():
+    networks = {"a": nn.Linear(4, 2), "b": nn.Linear(4, 2)}
+    before = [network.weight.detach().clone() for network in networks.values()]
+    done = race_training(networks, torch.rand(3, 4), rounds=3, narrow=0)
+    assert [len(times) for times in done.times.values()] == [3, 3]
+    for network, weight in zip(networks.values(), before, strict=True):
+        assert torch.equal(network.weight, weight)
+        assert network.weight.grad is None
+
+
+def test_a_step_learns():
+    network = nn.Linear(4, 2)
+    x = torch.rand(3, 4)
+    before = float(network(x).square().mean())
+    step = training_step(network, x)
+    for _ in range(20):
+        step()
+    assert float(network(x).square().mean()) < before

@@ -121,13 +121,6 @@ def test_verdicts_by_hand():
     }  # fmt: skip
 
 
-def test_steps_are_timed_in_turn_and_leave_no_gradient():
-    networks = {name: nn.Sequential(nn.Flatten(), nn.Linear(4, 2)) for name in "ab"}
-    found = landscape.time_steps(networks, torch.rand(3, 1, 2, 2), torch.zeros(3, 2), rounds=4)
-    assert {name: len(times) for name, times in found.items()} == {"a": 4, "b": 4}
-    assert networks["a"][1].weight.grad is None
-
-
 def test_pruning_by_magnitude_comes_half_way(tmp_path):
     """The step at which weights go is written down: it must be the middle of the run."""
     for scale, images in (("smoke", 32), ("cpu", 3544), ("paper", 15_000)):

@@ -10,6 +10,7 @@ from explainfix.filters.dct2 import dct_basis
 from explainfix.paper import classification, spectra, steering
 from explainfix.paper.setting import Setting
 from explainfix.paper.spectra import Case
+from explainfix.paper.spectra_figures import stacked
 
 
 def network(*numbers):
@@ -87,7 +88,7 @@ def test_the_initialisations_of_a_network_of_normal_kernels(tmp_path):
 
 def test_other_shapes_are_blank():
     model = nn.Sequential(*(nn.Conv2d(2, 2, size) for size in (7, 3, 5, 3, 5)))
-    block = spectra.stacked(explain(model))
+    block = stacked(explain(model))
     assert block.shape == (9 + 25, 4)  # the 7x7 stem is alone and left out
     assert np.isnan(block[:9]).all(0).tolist() == [False, True, False, True]
 

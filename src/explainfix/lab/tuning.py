@@ -1,17 +1,14 @@
 """Which settings train a network fastest on this machine? Tried for a few seconds, not guessed."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from ..kept import kept_for_backward
 from ..lean import make_frugal_, make_lavish_
-from .memory import keep_kernels, keep_large_blocks
-from .race import Race, Ratio, race
+from .race import Race, Ratio, race, training_step
 
 FREE = 1.02  # a saving of memory may make a step this much longer
 PLAIN, LAST, FRUGAL, BOTH = "as it is", "channels last", "frugal", "channels last, frugal"
@@ -51,8 +48,6 @@ def tune(model: nn.Module, x: Tensor, *, seconds: float = 20.0) -> Tuning:
     """
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError(f"{type(model).__name__} has no parameter left to learn")
-    keep_large_blocks()
-    keep_kernels()
     ways = {PLAIN: _way(model, x)}
     if x.dim() == 4:
         ways[LAST] = _way(model, x, last=True)
@@ -68,21 +63,6 @@ def tune(model: nn.Module, x: Tensor, *, seconds: float = 20.0) -> Tuning:
     last, why_last = _choose_layout(raced)
     frugal, why_frugal = _choose_memory(raced, kept, BOTH if last else FRUGAL)
     return Tuning(last, frugal, (why_last, why_frugal), tried)
-
-
-def training_step(network: nn.Module, x: Tensor) -> Callable[[], None]:
-    """A function that does one step of Adam on a batch; the loss is the outputs' mean square."""
-    learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(learned, 1e-4)
-    network.train()
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        outputs = [leaf for leaf in tree_leaves(network(x)) if isinstance(leaf, Tensor)]
-        sum(output.square().mean() for output in outputs).backward()  # type: ignore[union-attr]
-        optimizer.step()
-
-    return step
 
 
 def _way(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..fix import check_fixed, fix_
 from ..kept import kept_for_backward
 from ..lab.config import RunConfig
 from ..lab.loader import Share, training_steps
+from ..lab.race import race_training
 from ..lab.runs import Run, open_data
 from ..lab.statistics import Interval, mean_interval
 from ..prune import prune_, zero_
@@ -165,9 +164,10 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
     config = runs_of(runs, PLAIN)[0].config
     data = open_data(config)
     steps = training_steps(data, "train", Share(config.batch_size), seed=0, epoch=0)
-    images, targets = next(steps)[0]
+    images, _ = next(steps)[0]
     first = {name: models[0] for name, models in networks.items()}
-    seconds = time_steps(first, images, targets, rounds=setting.pick(smoke=3, cpu=12, paper=30))
+    rounds = setting.pick(smoke=3, cpu=12, paper=30)
+    seconds = race_training(first, images, rounds=rounds, narrow=0).times
     found = {}
     for name, models in setting.tracked(list(networks.items()), "Measuring"):
         parameters = list(models[0].parameters())
@@ -202,30 +202,6 @@ def finding_scores(runs: Sequence[Run]) -> list[float]:
     """The test AUC of every finding of every run."""
     columns = [name for name in runs[0].history[-1] if name.startswith("test auc ")]
     return [xrays.final(run, column) for run in runs for column in columns or ["test auc"]]
-
-
-def time_steps(
-    networks: Mapping[str, nn.Module], images: Tensor, targets: Tensor, *, rounds: int
-) -> dict[str, list[float]]:
-    """Seconds of a step of training of each network, in turn, after a round that is not counted."""
-    optimizers = {
-        name: torch.optim.Adam([p for p in network.parameters() if p.requires_grad], 1e-6)
-        for name, network in networks.items()
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in networks}
-    wanted = targets.nan_to_num()
-    for number in range(rounds + 1):
-        for name, network in networks.items():
-            network.train()
-            began = time.perf_counter()
-            optimizers[name].zero_grad(set_to_none=True)
-            F.binary_cross_entropy_with_logits(network(images), wanted).backward()
-            optimizers[name].step()
-            if number:
-                seconds[name].append(time.perf_counter() - began)
-    for optimizer in optimizers.values():
-        optimizer.zero_grad(set_to_none=True)
-    return seconds
 
 
 def focus(why: Explanation) -> float:

@@ -12,13 +12,14 @@ import numpy as np
 from ..fix import unfix_
 from ..lab.config import RunConfig
 from ..lab.data import collate
+from ..lab.race import race_training
 from ..lab.runs import Run, build_model, open_data
 from ..lab.statistics import mean_interval
 from ..store import save
 from .experiment import Claim, Experiment, Outcome, Verdict, Word, register
 from .figures import COLOURS, new_figure, tidy
 from .inference import begins
-from .savings import ROUNDS, Times, race, share_saved
+from .savings import ROUNDS, Times, share_saved
 from .scores import curve, runs_of
 from .setting import Setting
 from .verdicts import above, compare_paired, every
@@ -185,7 +186,8 @@ def time_of(setting: Setting, runs: Mapping[str, Run], mine: list[Point]) -> Tim
     images = data.split(config.train_split)
     x, _ = collate([data.prepare(images[i]) for i in range(config.batch_size)])
     networks = {name: run.model("last") for name, run in first.items()}
-    return race(networks, x, setting.pick(smoke=3, cpu=ROUNDS, paper=0))
+    rounds = setting.pick(smoke=3, cpu=ROUNDS, paper=0)
+    return race_training(networks, x, rounds=rounds, narrow=0).times
 
 
 def judge_times(every_point: list[Point], times: Mapping[str, Times]) -> Verdict:

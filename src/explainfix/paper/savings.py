@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import statistics
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from ..fix import fix_
 from ..lab.data import collate
-from ..lab.memory import keep_large_blocks
+from ..lab.race import race_training
 from ..lab.runs import Run
 from ..lab.statistics import Interval, mean_interval
 from ..layers import spatial_layers
@@ -133,7 +132,7 @@ def time_networks(setting: Setting) -> dict[str, Times]:
     found = {}
     for family in setting.tracked(list(chosen), "Timing"):
         networks = contestants(chosen[family], ZEROED.get(family), batches)
-        found[family] = race(networks, batches[0][0], rounds)
+        found[family] = race_training(networks, batches[0][0], rounds=rounds, narrow=0).times
     return found
 
 
@@ -161,26 +160,6 @@ def contestants(
         channel_prune_(pruned, batches[0][0][:1], saliency(pruned, known), zero=zeroed)
         found["fixed, pruned"] = pruned
     return found
-
-
-def race(networks: Mapping[str, nn.Module], x: Tensor, rounds: int) -> Times:
-    """Seconds of a step with Adam, the networks taking turns; a first round warms up."""
-    keep_large_blocks()
-    optimizers = {}
-    for name, model in networks.items():
-        model.train()
-        learned = [p for p in model.parameters() if p.requires_grad]
-        optimizers[name] = torch.optim.Adam(learned, 1e-4)
-    times: Times = {name: [] for name in networks}
-    for number in range(rounds + 1):
-        for name, model in networks.items():
-            began = time.perf_counter()
-            optimizers[name].zero_grad(set_to_none=True)
-            model(x).square().mean().backward()
-            optimizers[name].step()
-            if number:
-                times[name].append(time.perf_counter() - began)
-    return times
 
 
 def share_saved(times: Mapping[str, list[float]], name: str) -> Interval:

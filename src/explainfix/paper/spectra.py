@@ -20,15 +20,15 @@ from ..steer import Explanation, explain, saliency
 from ..steer.advice import stage_of
 from . import classification, steering, xrays
 from .experiment import Claim, Experiment, Outcome, Verdict, Word, register
-from .figures import LABELS, new_figure
+from .figures import LABELS
 from .filters import MOVED, ONE_BASIS, mean_frequency, spectral_distance
 from .pretrained import find_pretrained, missing_note
 from .setting import Setting
+from .spectra_figures import heatmap, plot_methods
 from .verdicts import above, every
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 METHODS = steering.METHODS
 UNETD = "U-NetD"
@@ -135,7 +135,7 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
     learned = [case for case in cases if case.method == "learned" and case.weighted]
     first = [case for case in learned if case.seed == 0]
     figures = {
-        f"{case.network}, learned: energy e(2) of every layer, weighted by saliency": _heatmap(
+        f"{case.network}, learned: energy e(2) of every layer, weighted by saliency": heatmap(
             case.weighted
         )
         for case in first
@@ -148,7 +148,7 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
                 f"{network}: e(2) without saliency (left) and with it (right), bright is more; "
                 "layers from left to right, basis filters from low to high frequency"
             )
-            figures[caption] = plot_methods(shown)
+            figures[caption] = plot_methods({c.method: (c.plain, c.weighted) for c in shown})
     figures["Per-model spectra e(0) of 3x3 kernels, weighted by saliency"] = plot_frequencies(
         [case.weighted for case in first if case.weighted and (3, 3) in case.weighted.totals]
     )
@@ -364,54 +364,6 @@ def table(cases: Sequence[Case]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-def _heatmap(why: Explanation) -> Figure:
-    """The library's own, whose heading our caption replaces."""
-    figure = why.plot()
-    figure.axes[0].set_title("", loc="left")
-    return figure
-
-
-def plot_methods(cases: Sequence[Case]) -> Figure:
-    """A row per initialisation: the heatmaps without and with saliency, each on its own scale."""
-    height = 0.3 + sum(min(0.045 * _rows(case.plain), 0.9) + 0.15 for case in cases)
-    figure = new_figure(7.0, height)
-    grid = figure.subplots(
-        len(cases), 2, squeeze=False, height_ratios=[_rows(case.plain) for case in cases]
-    )
-    for row, case in zip(grid, cases, strict=True):
-        for axes, why in zip(row, (case.plain, case.weighted), strict=True):
-            axes.set_xticks([])
-            axes.set_yticks([])
-            axes.spines[:].set_visible(False)
-            if why is not None:
-                axes.imshow(stacked(why), aspect="auto", cmap="viridis", vmin=0,
-                            interpolation="nearest")  # fmt: skip
-        row[0].set_ylabel(
-            LABELS[case.method], fontsize=8, rotation=0, ha="right", va="center", labelpad=4
-        )
-    for axes, name in zip(grid[0], ("without saliency", "with saliency"), strict=True):
-        axes.set_title(name, fontsize=9)
-    return figure
-
-
-def stacked(why: Explanation) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """e(2) of the main kernel shapes, one block of rows each; NaN where a layer has another."""
-    shapes = main_shapes(why)
-    paths = [path for path, layer in why.layers.items() if layer.shape in shapes]
-    blocks = []
-    for shape in shapes:
-        block = np.full((int(np.prod(shape)), len(paths)), np.nan)
-        for column, path in enumerate(paths):
-            if why.layers[path].shape == shape:
-                block[:, column] = np.asarray(why[path].ed)
-        blocks.append(block)
-    return np.concatenate(blocks)
-
-
-def _rows(why: Explanation) -> int:
-    return sum(int(np.prod(shape)) for shape in main_shapes(why))
 
 
 def notes(setting: Setting) -> list[str]:
