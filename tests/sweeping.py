@@ -26,7 +26,7 @@ class Logged(nn.Sequential):
 
 class Slow(Logged):
     def before_step(self):
-        time.sleep(0.1)
+        time.sleep(0.4)  # an epoch is longer than the wait between two looks at it
 
 class Dying(Logged):
     '''Kills its process in its fifth step: once, the first that comes there.'''

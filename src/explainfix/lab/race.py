@@ -1,6 +1,5 @@
 """Which is faster? Contestants take turns in one process until their ratios are known well."""
 
-import copy
 import random
 import statistics
 import time
@@ -78,8 +77,8 @@ def race(
 def race_training(
     networks: Mapping[str, nn.Module], x: Tensor, *, rounds: int = 25, narrow: float = 0.04
 ) -> Race:
-    """Steps of training on a batch, done by copies of the networks."""
-    steps = {name: training_step(copy.deepcopy(network), x) for name, network in networks.items()}
+    """Steps of training on a batch; the networks learn by it."""
+    steps = {name: training_step(network, x) for name, network in networks.items()}
     return race(steps, rounds=rounds, narrow=narrow)
 
 

@@ -165,9 +165,9 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
     data = open_data(config)
     steps = training_steps(data, "train", Share(config.batch_size), seed=0, epoch=0)
     images, _ = next(steps)[0]
-    first = {name: models[0] for name, models in networks.items()}
+    racing = {name: runs_of(runs, name)[0].model("best") for name in TITLES}
     rounds = setting.pick(smoke=3, cpu=12, paper=30)
-    seconds = race_training(first, images, rounds=rounds, narrow=0).times
+    seconds = race_training(racing, images, rounds=rounds, narrow=0).times
     found = {}
     for name, models in setting.tracked(list(networks.items()), "Measuring"):
         parameters = list(models[0].parameters())
