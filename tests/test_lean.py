@@ -91,6 +91,15 @@ def test_compiled():
     torch.testing.assert_close(compiled[:2], passes(lean, x)[:2])
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
+def test_scripted_and_traced():
+    model = widening(nn.ReLU).eval()
+    xf.fix_(model, "ghaar")
+    x = torch.randn(1, 8, 9, 9)
+    for other in (torch.jit.script(model), torch.jit.trace(model, x)):
+        torch.testing.assert_close(other(x), model(x))
+
+
 def test_copied_pickled_and_undone():
     _, lean = both(lambda: nn.Conv2d(4, 4, 3))
     x = torch.randn(1, 4, 8, 8)

@@ -8,6 +8,7 @@ further, for a little more work: what is cheap to compute again is not kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -18,22 +19,29 @@ from .layers import Convolution, spatial_layers
 
 # A pointwise convolution that widens this much is computed again: it keeps little and makes much.
 WIDER = 4
+_PLAIN = (nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.forward)
 
 
 def make_lean(layer: Convolution) -> None:
     """Let a layer keep nothing that only a gradient of a frozen weight would need."""
-    if not is_lean(layer):
+    if is_lean(layer):
+        return
+    if type(layer).forward in _PLAIN:
+        # Not a hook, which TorchScript would want to compile; a partial can be copied and pickled.
+        vars(layer)["_conv_forward"] = partial(_convolve, layer)
+    else:
         layer.register_forward_hook(_forget_input)
 
 
 def make_ordinary(layer: Convolution) -> None:
     """Undo `make_lean`."""
+    vars(layer).pop("_conv_forward", None)
     _remove_hooks(layer, _forget_input)
 
 
 def is_lean(layer: nn.Module) -> bool:
     """Whether `make_lean` was called."""
-    return _forget_input in layer._forward_hooks.values()
+    return "_conv_forward" in vars(layer) or _forget_input in layer._forward_hooks.values()
 
 
 def make_frugal_(model: nn.Module) -> None:
@@ -63,6 +71,13 @@ def _remove_hooks(module: nn.Module, *ours: Any) -> None:
     hooks = module._forward_hooks
     for key in [key for key, hook in hooks.items() if hook in ours]:
         del hooks[key]
+
+
+def _convolve(layer: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """What `_conv_forward` does, of any dimension, and then `_forget_input`."""
+    output: Tensor = type(layer)._conv_forward(layer, x, weight, bias)
+    _forget_input(layer, (x,), output)
+    return output
 
 
 def _forget_input(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:

@@ -1,9 +1,8 @@
 """What inference plans: zeroed networks go on from trained fixed ones."""
 
-from xray_runs import made_runs
-
 from explainfix.paper import inference
 from explainfix.paper.setting import Setting
+from xray_runs import made_runs
 
 
 def test_zeroed_networks_go_on_from_the_trained_run_of_their_seed(tmp_path):

@@ -1,7 +1,6 @@
 """The verdicts of pruned on scores and times made by hand, and the networks it trains."""
 
 import pytest
-from xray_runs import made_runs
 
 from explainfix import load
 from explainfix.fix import recipes
@@ -9,6 +8,7 @@ from explainfix.lab.runs import build_model, open_data
 from explainfix.paper import classification, pruned
 from explainfix.paper.inference import begins
 from explainfix.paper.setting import Setting
+from xray_runs import made_runs
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
 """The verdicts of training and what it shares, on scores made by hand."""
 
-from xray_runs import made_runs
-
 from explainfix.paper import classification, training
 from explainfix.paper.setting import Setting
+from xray_runs import made_runs
 
 
 def test_zeroed_networks_are_compared_seed_by_seed():
