@@ -383,11 +383,16 @@ def notes(setting: Setting) -> list[str]:
     )
     said += missing_note(find_pretrained())
     if setting.scale == "cpu":
-        networks = ", ".join(network.title for network in xrays.networks(setting).values())
+        titles = {family: network.title for family, network in xrays.networks(setting).items()}
+        networks = ", ".join(titles.values())
         said.append(
             f"On x-rays the runs of classification ({networks}), short and on small images; the "
             "paper's are DenseNet121, ResNet50 and EfficientNet-b0 on CheXpert. What is "
-            "fine-tuned from ImageNet here is EfficientNet-lite0, in the paper DenseNet121."
+            f"fine-tuned from ImageNet here is {titles['efficientnet']}, in the paper DenseNet121."
+        )
+        said.append(
+            "Which networks are judged, and what GuidedSteer is compared with, was settled after "
+            "a look at finished runs; the rules were not changed."
         )
     return said
 

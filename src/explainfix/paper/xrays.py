@@ -229,7 +229,7 @@ def notes(
             f"{config.epochs} epochs over all images with batches of {config.batch_size} and one "
             f"cycle of the rate up to {rate(setting):g}; the paper's epochs have 15,000 images in "
             "batches of 4 and a constant rate of 0.0001. Size, rate and networks were chosen in a "
-            "few trials with another seed."
+            "few trials with another seed, whose test scores were seen too."
         )
         if usual:
             titles = ", ".join(network.title for network in networks(setting).values())
