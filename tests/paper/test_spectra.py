@@ -9,7 +9,7 @@ from explainfix import explain, fix_
 from explainfix.filters.dct2 import dct_basis
 from explainfix.paper import classification, spectra, steering
 from explainfix.paper.setting import Setting
-from explainfix.paper.spectra import Case
+from explainfix.paper.spectra_cases import Case
 from explainfix.paper.spectra_figures import stacked
 
 

@@ -94,10 +94,10 @@ def filters_at(
 def plot_psine_steering(*, columns: int = 10, seed: int = 0) -> Figure:
     """Psine filters that steer the full space, ℓ ≥ 2 max(p) + 1, above ones that cannot."""
     sheets = {
-        "full: ℓ = 13, p ≤ 6": _psine_of(13, 6, columns, seed),
-        "full: ℓ = 41, p ≤ 20": _psine_of(41, 20, columns, seed),
-        "degenerate: ℓ = 1, p ≤ 6": _psine_of(1, 6, columns, seed),
-        "degenerate: ℓ = 2, p ≤ 20": _psine_of(2, 20, columns, seed),
+        "full: ℓ = 13, p ≤ 6": psine_of(13, 6, columns, seed),
+        "full: ℓ = 41, p ≤ 20": psine_of(41, 20, columns, seed),
+        "degenerate: ℓ = 1, p ≤ 6": psine_of(1, 6, columns, seed),
+        "degenerate: ℓ = 2, p ≤ 20": psine_of(2, 20, columns, seed),
     }
     return plot_filters(sheets, columns=columns)
 
@@ -111,7 +111,7 @@ def plot_ghaar_construction() -> Figure:
     return plot_filters(sheets, columns=3)
 
 
-def _psine_of(terms: int, highest_power: int, count: int, seed: int) -> Array:
+def psine_of(terms: int, highest_power: int, count: int, seed: int) -> Array:
     """Psine filters with a given number of terms, the powers spread up to the highest."""
     draw, places = Draw(seed, str(terms)), np.linspace(0, 1, _FINE)
     highest = draw.uniform(count, low=1, high=5)
