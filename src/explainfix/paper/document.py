@@ -24,7 +24,7 @@ _INTRO = (
     "The paper's experiments at scale `{scale}`. A verdict follows a rule that was written down "
     "before\nthe run ([how](reproduce.md)); *undecided* means that the runs are too few, too short "
     "or on too\nlittle data to tell. What differs from the paper's setting is said with each "
-    "experiment.\n"
+    "experiment, and so\nis what was already known when a rule was made.\n"
 )
 
 
