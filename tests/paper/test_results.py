@@ -141,3 +141,13 @@ def test_the_document_has_every_outcome_and_its_pictures(tmp_path):
     assert [p.name for p in (tmp_path / "docs" / "results").iterdir()] == ["steering-1.png"]
     with pytest.raises(ValueError, match="no outcome at scale 'paper'"):
         write_results(tmp_path / "r", tmp_path / "docs", "paper")
+
+
+def test_what_is_written_by_hand_stays_in_the_document(tmp_path):
+    write_outcome(tmp_path / "r" / "steering-cpu", experiment(), outcome(), ABOUT)
+    page = write_results(tmp_path / "r", tmp_path)
+    first = page.read_text()
+    assert first.startswith("# Results")
+    page.write_text(first.replace("# Results", "# Results\n\nOur words.", 1))
+    second = write_results(tmp_path / "r", tmp_path).read_text()
+    assert second == first.replace("# Results", "# Results\n\nOur words.", 1)

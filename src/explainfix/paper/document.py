@@ -1,11 +1,14 @@
 """docs/results.md from outcomes: every experiment at a scale, with small pictures.
 
+What stands above the mark is written by hand and stays.
+
 python -m explainfix.paper.document reproduced docs
 """
 
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -19,8 +22,10 @@ from .setting import Scale
 
 RESULTS, PICTURES = "results.md", "results"
 WIDTH = 1000  # pixels of a picture
+MARK = "<!-- below: written by explainfix.paper.document -->"
+_HEAD = "# Results\n\n"
 _INTRO = (
-    "# Results\n\n"
+    "## All claims\n\n"
     "The paper's experiments at scale `{scale}`. A verdict follows a rule that was written down "
     "before\nthe run ([how](reproduce.md)); *undecided* means that the runs are too few, too short "
     "or on too\nlittle data to tell. What differs from the paper's setting is said with each "
@@ -29,7 +34,7 @@ _INTRO = (
 
 
 def write_results(folder: Path, docs: Path, scale: Scale = "cpu") -> Path:
-    """Write results.md and its pictures from the outcomes in a folder; pictures of others go."""
+    """Write results.md below its mark, and its pictures; pictures of other outcomes go."""
     found = [read_outcome(folder / f"{name}-{scale}") for name in list_experiments()]
     records = [record for record in found if record is not None]
     if not records:
@@ -50,9 +55,11 @@ def write_results(folder: Path, docs: Path, scale: Scale = "cpu") -> Path:
     for old in pictures.glob("*.png"):
         if old.name not in kept:
             old.unlink()
-    with writing(docs / RESULTS) as temporary:
-        temporary.write_text("\n".join(parts), encoding="utf-8")
-    return docs / RESULTS
+    page = docs / RESULTS
+    before = page.read_text(encoding="utf-8").partition(MARK)[0] if page.is_file() else _HEAD
+    with writing(page) as temporary:
+        temporary.write_text("\n".join([before + MARK, "", *parts]), encoding="utf-8")
+    return page
 
 
 def _overview(records: list[Record]) -> str:
@@ -76,11 +83,14 @@ def _overview(records: list[Record]) -> str:
 
 
 def _section(record: Record, pictures: list[str]) -> str:
-    trained = f"{len(record['runs'])} runs, {duration(record['training_seconds'])} of training; "
+    count = len(record["runs"])
+    trained = (
+        f"{count} run{'s' * (count > 1)}, {duration(record['training_seconds'])} of training; "
+    )
     lines = [
         f"## {record['name']}",
         f"{record['title']} ({record['reference']}).",
-        f"```console\n$ {record['command']}\n```",
+        f"```console\n$ {_anywhere(record['command'])}\n```",
         _table(
             ["claim", "paper", "ours", "verdict"],
             [
@@ -98,9 +108,18 @@ def _section(record: Record, pictures: list[str]) -> str:
         lines.append("\n".join(f"- {note}" for note in record["notes"]))
     rules = "\n".join(f"- {claim['text']} {claim['rule']}" for claim in record["claims"])
     lines.append(f"<details><summary>The rules</summary>\n\n{rules}\n\n</details>")
-    time = f"{trained if record['runs'] else ''}{duration(record['seconds'])} for this outcome"
+    time = f"{trained if count else ''}{duration(record['seconds'])} for this outcome"
     lines.append(f"{time}; explainfix {record['version']}, {record['date']}.")
     return "\n\n".join(lines) + "\n"
+
+
+def _anywhere(command: str) -> str:
+    """A command without the folder that the data was in.
+
+    >>> _anywhere("explainfix reproduce steering --data bbbc038v1:/my/own --workers 2")
+    'explainfix reproduce steering --data bbbc038v1:FOLDER --workers 2'
+    """
+    return re.sub(r"(--data [\w-]+):\S+", r"\1:FOLDER", command)
 
 
 def _table(columns: list[str], rows: list[list[Any]]) -> str:
