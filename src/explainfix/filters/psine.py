@@ -15,7 +15,7 @@ _BLOCK = 32768
 
 
 @filters.register("psine")
-def psine(shape: tuple[int, ...], draw: Draw) -> Array:
+def psine(shape: tuple[int, ...], draw: Draw, *, keep_mean: bool = False) -> Array:
     """Σᵢ wᵢ (g(xᵢ) g(yᵢ)ᵀ)^pᵢ for i = 1…ℓ, element-wise powers, then zero mean and unit norm.
 
     g(x) = cos(f·linspace(0, π, m) + φ) with its own f ~ U[0, F] and φ ~ U[0, 2π] per term and axis;
@@ -25,15 +25,19 @@ def psine(shape: tuple[int, ...], draw: Draw) -> Array:
     phase. Read as each term's frequency, 5x5 kernels would favour high frequencies (the paper says
     low), and without a phase every power of cos(0) is one, which piles the weight into a corner.
 
+    Kernels without a mean pass no brightness on, and a network of nothing else sees only changes.
+    `keep_mean` leaves each kernel the mean that it has.
+
     >>> kernels = psine((64, 32, 3, 3), Draw(0, "stem")).reshape(-1, 9)
     >>> bool(abs(kernels.mean(1)).max() < 1e-12), bool(abs((kernels**2).sum(1) - 1).max() < 1e-12)
     (True, True)
     """
     points = [np.arange(size) / max(size - 1, 1) for size in shape[2:]]
-    return polynomials(draw, math.prod(shape[:2]), points).reshape(shape)
+    count = math.prod(shape[:2])
+    return polynomials(draw, count, points, keep_mean=keep_mean).reshape(shape)
 
 
-def polynomials(draw: Draw, count: int, points: list[Array]) -> Array:
+def polynomials(draw: Draw, count: int, points: list[Array], *, keep_mean: bool = False) -> Array:
     """Psine filters, evaluated at the given points along each axis, from 0 to 1.
 
     More points show the filter that a kernel samples.
@@ -50,7 +54,7 @@ def polynomials(draw: Draw, count: int, points: list[Array]) -> Array:
             active = lengths[falling[: np.count_nonzero(lengths > term)]]
             powers = draw_powers(draw, term, active)
             block[..., : len(active)] += draw_term(draw, points, powers, highest[: len(active)])
-        made[start + falling] = np.moveaxis(whiten(block), -1, 0)
+        made[start + falling] = np.moveaxis(whiten(block, keep_mean=keep_mean), -1, 0)
     return made
 
 
@@ -93,8 +97,9 @@ def _power(base: Array, exponents: Integers) -> Array:
     return result
 
 
-def whiten(kernels: Array) -> Array:
-    """Zero mean and unit norm for each of the kernels `(*shape, n)`."""
+def whiten(kernels: Array, *, keep_mean: bool = False) -> Array:
+    """Zero mean, unless it is kept, and unit norm for each of the kernels `(*shape, n)`."""
     rows = kernels.reshape(-1, kernels.shape[-1])
-    centred = rows - ordered_sum(rows) / len(rows)
-    return (centred / np.sqrt(ordered_sum(centred * centred))).reshape(kernels.shape)
+    if not keep_mean:
+        rows = rows - ordered_sum(rows) / len(rows)
+    return (rows / np.sqrt(ordered_sum(rows * rows))).reshape(kernels.shape)
