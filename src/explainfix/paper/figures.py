@@ -59,7 +59,7 @@ def tidy(axes: Axes) -> None:
 
 
 def plot_groups(groups: Mapping[str, Sequence[float]], *, ylabel: str) -> Figure:
-    """Each method's runs as dots, and their mean with Student's t interval."""
+    """Each method's runs as dots, and their mean with Student's t interval; scores of 0 to 1."""
     from ..lab.statistics import mean_interval
 
     figure = new_figure(1.0 + 0.85 * len(groups))
@@ -73,6 +73,8 @@ def plot_groups(groups: Mapping[str, Sequence[float]], *, ylabel: str) -> Figure
             reach = found.high - found.mean
             axes.errorbar(place, found.mean, reach, fmt="o", color=colour, capsize=3, markersize=6)
     axes.set_xticks(range(len(groups)), [LABELS.get(name, name) for name in groups])
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, 0.0), min(high, 1.0))  # an interval may reach further than a score can
     axes.set_ylabel(ylabel)
     tidy(axes)
     return figure
