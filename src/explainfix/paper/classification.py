@@ -13,6 +13,7 @@ from .experiment import Claim, Experiment, Outcome, Verdict, Word, register
 from .figures import LABELS, new_figure
 from .scores import runs_of
 from .setting import Setting
+from .steering import PSINE
 from .verdicts import Paired, above, compare_paired, every
 from .xrays import MARGIN, STEERED, Start, final, finals, starts, train_methods
 from .xrays import notes as shared_notes
@@ -233,6 +234,7 @@ def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
         )
     else:
         said.append("Ones is not in the paper's table.")
+    said.append(PSINE)
     said.append(
         "Verdicts go by Student's t interval over runs. The paper's p-values are too small for its "
         "six pairs, so it may have paired findings: both tests are in the table. Findings of one "
