@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 IDLE_SHARE = 0.25  # a layer is idle below this share of an even share of the saliency
 TAIL_RATIO = 0.5  # a stage tails off if its later half has less than this times the earlier half
 LOSS_ALLOWED = 0.05  # zeroing goes as far as this share of the saliency
+BLIND = (
+    0.01  # a layer with less of its energy than this in the constant filter passes no brightness
+)
 STEPS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
@@ -25,7 +28,7 @@ STEPS = (0.5, 0.8, 0.9, 0.95, 0.99)
 class Advice:
     """One thing worth knowing: a title, a sentence or two, the figure behind it, its threshold."""
 
-    kind: Literal["frequency", "chance", "layers", "stages", "zeroing", "data"]
+    kind: Literal["brightness", "frequency", "chance", "layers", "stages", "zeroing", "data"]
     title: str
     text: str
     figure: float
@@ -87,6 +90,7 @@ def stage_of(paths: list[str]) -> dict[str, str]:
 def advise(why: Explanation) -> list[Advice]:
     """Everything worth saying about an explanation, the most useful first."""
     said = [
+        *_brightness(why),
         *_zeroing(why),
         *_idle_stages(why),
         *_idle_layers(why),
@@ -105,6 +109,21 @@ def advise(why: Explanation) -> list[Advice]:
             )
         )
     return said
+
+
+def _brightness(why: Explanation) -> list[Advice]:
+    """Is there a layer that lets the mean of its input through?"""
+    if why.basis == "pca":  # which has no constant filter
+        return []
+    most = max(float(e.ed[0] / e.ed.sum().clamp(min=1e-300)) for e in why.values())
+    if most >= BLIND:
+        return []
+    text = (
+        f"No spatial layer has {BLIND:.0%} of its energy in the constant filter (the most is "
+        f"{most:.2%}), so brightness does not pass, only its changes. A network that must tell "
+        "bright from dark learns badly so: give psine keep_mean, or take ghaar or guidedsteer."
+    )
+    return [Advice("brightness", "Blind to brightness", text, most, BLIND)]
 
 
 def _frequencies(why: Explanation) -> list[Advice]:
