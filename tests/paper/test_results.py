@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,13 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from explainfix.lab.config import RunConfig
+from explainfix.lab.runs import Run
 from explainfix.paper.document import write_results
 from explainfix.paper.experiment import Claim, Experiment, Outcome, Verdict
 from explainfix.paper.figures import draw_picture
 from explainfix.paper.page import render_page
+from explainfix.paper.reproduction import training_seconds
 from explainfix.paper.results import read_outcome, write_outcome
 
 CLAIMS = (
@@ -151,3 +155,9 @@ def test_what_is_written_by_hand_stays_in_the_document(tmp_path):
     page.write_text(first.replace("# Results", "# Results\n\nOur words.", 1))
     second = write_results(tmp_path / "r", tmp_path).read_text()
     assert second == first.replace("# Results", "# Results\n\nOur words.", 1)
+
+
+def test_a_pause_does_not_count_as_training():
+    paused = [{"epoch": n, "seconds": 900.0 if n == 2 else 10.0} for n in range(1, 6)]
+    run = Run(Path(), RunConfig(model="unetd", data="nuclei"), paused, {})
+    assert training_seconds(run) == 50

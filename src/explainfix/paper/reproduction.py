@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import statistics
 import time
 from pathlib import Path
 
-from ..lab.runs import is_finished
+from ..lab.runs import Run, is_finished
 from ..registry import experiments
 from . import list_experiments
 from .experiment import Experiment
@@ -33,7 +34,7 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
     began = time.monotonic()
     runs = experiment.train(setting)
     outcome = experiment.judge(setting, runs)
-    trained = {run.folder: run.result.get("seconds", 0.0) for run in runs.values()}
+    trained = {run.folder: training_seconds(run) for run in runs.values()}
     about = {
         "scale": setting.scale,
         "command": command_of(experiment, setting),
@@ -44,6 +45,11 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
     record = write_outcome(folder, experiment, outcome, about)
     write_page(folder, record)
     return record
+
+
+def training_seconds(run: Run) -> float:
+    """A run's epochs at their median pace: neither a pause nor a busy machine counts."""
+    return statistics.median(row["seconds"] for row in run.history) * len(run.history)
 
 
 def check_before(experiment: Experiment, setting: Setting, *, force: bool) -> None:
