@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
 from ..lab.config import RunConfig
@@ -131,7 +132,7 @@ def parameter_table(
                 "paper, spatial": PAPER[name][1],
                 "share": f"{spatial / total:.0%}",
                 "Dice": sum(scores[name]) / len(mine) if mine else None,
-                "seconds an epoch": sum(seconds) / len(seconds) if mine else None,
+                "seconds an epoch": statistics.median(seconds) if mine else None,
             }
         )
     return pd.DataFrame(rows)
