@@ -138,7 +138,7 @@ def test_the_document_has_every_outcome_and_its_pictures(tmp_path):
     (tmp_path / "docs" / "results").mkdir(parents=True)
     (tmp_path / "docs" / "results" / "old-1.png").write_bytes(b"")
     text = write_results(tmp_path / "r", tmp_path / "docs").read_text()
-    assert "2 claims: 1 agrees, 0 disagrees, 1 undecided." in text
+    assert "2 claims: 1 agree, 0 disagree, 1 are undecided. Not run yet: distribution, " in text
     assert "| Fixed <filters> do well. | 0.863 | 0.87 | agrees |" in text
     assert "![A line | bar](results/steering-1.png)" in text
     assert "| GHaar | 0.5000 | – |" in text

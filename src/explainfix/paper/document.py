@@ -64,7 +64,8 @@ def write_results(folder: Path, docs: Path, scale: Scale = "cpu") -> Path:
 
 def _overview(records: list[Record]) -> str:
     words = Counter(claim["word"] for record in records for claim in record["claims"])
-    counts = ", ".join(f"{words[word]} {word}" for word in ("agrees", "disagrees", "undecided"))
+    agree, disagree, open_ = (words[word] for word in ("agrees", "disagrees", "undecided"))
+    counts = f"{agree} agree, {disagree} disagree, {open_} are undecided"
     rows = [
         [
             f"[{record['name']}](#{record['name']})",
@@ -78,8 +79,11 @@ def _overview(records: list[Record]) -> str:
     for row, before in zip(reversed(rows), reversed(rows[:-1]), strict=False):
         if row[0] == before[0]:
             row[0] = row[1] = ""
-    total = sum(words.values())
-    return f"{total} claims: {counts}.\n\n{_table(['', 'paper', 'claim', 'verdict'], rows)}\n"
+    done = {record["name"] for record in records}
+    missing = [name for name in list_experiments() if name not in done]
+    left = f" Not run yet: {', '.join(missing)}." if missing else ""
+    table = _table(["", "paper", "claim", "verdict"], rows)
+    return f"{sum(words.values())} claims: {counts}.{left}\n\n{table}\n"
 
 
 def _section(record: Record, pictures: list[str]) -> str:
