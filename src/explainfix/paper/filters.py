@@ -122,7 +122,7 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
             "degenerate": judge_degenerate(seeds, count=setting.pick(smoke=20, cpu=200, paper=200)),
         },
         tables={"Mean total frequency of a method's kernels": frequency_table(shares)},
-        figures=draw_sheets(setting, guide, guide_name)
+        figures=draw_sheets(guide, guide_name)
         | {
             "Share of energy e(2) of each basis filter, low to high frequency; mean over seeds. "
             "Dashed: an even spread": plot_spectra(shares)

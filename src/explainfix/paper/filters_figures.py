@@ -21,7 +21,6 @@ from ..report.sheets import (
 )
 from ..zoo import create_model
 from .figures import COLOURS, LABELS, new_figure, tidy
-from .setting import Setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-def draw_sheets(setting: Setting, guide: nn.Module, guide_name: str) -> dict[str, Figure]:
+def draw_sheets(guide: nn.Module, guide_name: str) -> dict[str, Figure]:
     """The paper's figures of filters."""
     with torch.random.fork_rng([]):
         torch.default_generator.manual_seed(0)
