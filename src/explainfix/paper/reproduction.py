@@ -48,7 +48,7 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
 
 
 def training_seconds(run: Run) -> float:
-    """A run's epochs at their median pace: neither a pause nor a busy machine counts."""
+    """A run's epochs at their median pace, so that a pause does not count."""
     return statistics.median(row["seconds"] for row in run.history) * len(run.history)
 
 

@@ -15,7 +15,7 @@ from ..steer.advice import stage_of
 from . import steering, xrays
 from .experiment import Claim, Experiment, Outcome, Verdict, Word, register
 from .figures import LABELS
-from .filters import MOVED, ONE_BASIS, mean_frequency, spectral_distance
+from .filters import ENOUGH, MOVED, ONE_BASIS, mean_frequency, spectral_distance
 from .pretrained import find_pretrained, missing_note
 from .setting import Setting
 from .spectra_cases import UNETD, Case, train, trained_cases, untrained_cases
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METHODS = steering.METHODS
-ENOUGH = 64  # a layer with fewer kernels says little about their distribution
 LONG = 3  # layers that make a stage
 UNEVEN = 0.05  # the share of a DCT2 layer's energy that may be off an even spread
 
