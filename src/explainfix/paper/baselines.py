@@ -161,7 +161,7 @@ register(
         reference="App. B, Table B.1",
         needs=("microscopy",),
         claims=CLAIMS,
-        cost={"smoke": "10 s", "cpu": "about 15 min on 2 cores", "paper": "about 8 GPU-hours"},
+        cost={"smoke": "10 s", "cpu": "about 12 min on 2 cores", "paper": "about 8 GPU-hours"},
         train=train,
         judge=judge,
     )

@@ -167,7 +167,7 @@ register(
         reference="Fig. 9, Sec. 4.3",
         needs=("xrays",),
         claims=CLAIMS,
-        cost={"smoke": "5 s", "cpu": "about 12 min on 2 cores", "paper": "about 50 GPU-days"},
+        cost={"smoke": "5 s", "cpu": "about 14 min on 2 cores", "paper": "about 50 GPU-days"},
         train=train,
         judge=judge,
     )

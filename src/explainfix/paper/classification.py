@@ -250,7 +250,7 @@ register(
         reference="Fig. 10, Sec. 4.1",
         needs=("xrays",),
         claims=CLAIMS,
-        cost={"smoke": "30 s", "cpu": "about 40 min on 2 cores", "paper": "about 13 GPU-days"},
+        cost={"smoke": "30 s", "cpu": "about 45 min on 2 cores", "paper": "about 13 GPU-days"},
         train=train,
         judge=judge,
     )

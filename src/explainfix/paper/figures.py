@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import io
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -72,7 +73,8 @@ def plot_groups(groups: Mapping[str, Sequence[float]], *, ylabel: str) -> Figure
             found = mean_interval(values)
             reach = found.high - found.mean
             axes.errorbar(place, found.mean, reach, fmt="o", color=colour, capsize=3, markersize=6)
-    axes.set_xticks(range(len(groups)), [LABELS.get(name, name) for name in groups])
+    labels = [textwrap.fill(LABELS.get(name, name), 12) for name in groups]
+    axes.set_xticks(range(len(groups)), labels)
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, 0.0), min(high, 1.0))  # an interval may reach further than a score can
     axes.set_ylabel(ylabel)
