@@ -254,8 +254,8 @@ def plot(every_point: list[Point], runs: Mapping[str, Run], times: Mapping[str, 
     """Accuracy and time, a line per network and kind."""
     figure = new_figure(7.0, 3.0)
     left, right = figure.subplots(1, 2)
-    styles = dict(zip(times, ("-", ":"), strict=False))
-    for family, style in styles.items():
+    looks = dict(zip(times, (("-", "o"), (":", "s")), strict=False))
+    for family, (style, marker) in looks.items():
         mine = [point for point in every_point if point.start.family == family]
         base = mine[0].start.label("learned")
         name = mine[0].start.title.partition(",")[0]
@@ -264,14 +264,14 @@ def plot(every_point: list[Point], runs: Mapping[str, Run], times: Mapping[str, 
             x = [100 * pruned_share(runs, point.label(kind), base) for point in mine]
             auc = [np.mean(finals(runs, point.label(kind))) for point in mine]
             ratio = [1 - share_saved(times[family], f"{kind} {p.share}").mean for p in mine]
-            look = {"color": INK[kind], "linestyle": style, "marker": "o", "markersize": 4}
+            look = {"color": INK[kind], "linestyle": style, "marker": marker, "markersize": 4}
             left.plot(x, auc, label=f"{name}, {kind}", **look)
             right.plot(x, ratio, **look)
     right.axhline(1.0, color="#7c8594", linewidth=0.8, linestyle="--")
     right.set_ylim(bottom=0)
     left.set_ylabel("test AUC")
     right.set_ylabel("time / unpruned learned")
-    left.legend(frameon=False, fontsize=7)
+    figure.legend(loc="outside lower center", ncols=2 * len(looks), frameon=False, fontsize=8)
     for axes in (left, right):
         axes.set_xlabel("% of the parameters pruned")
         tidy(axes)
