@@ -62,11 +62,12 @@ def test_gabor_kernels_are_gabor_functions_with_the_norms_of_the_weight():
     assert ratio == pytest.approx(value(2, -1) / value(0, 0), rel=1e-3)
 
 
-def test_magnitude_takes_the_smallest_weights_at_its_step():
-    network = nn.Sequential(nn.Conv2d(1, 10, 3), nn.Conv2d(10, 10, 1))
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_magnitude_takes_the_smallest_weights_at_its_step(layout):
+    network = nn.Sequential(nn.Conv2d(2, 10, 3), nn.Conv2d(10, 10, 1))
     before = torch.cat([layer.weight.detach().flatten() for layer in network])
-    model = rivals.Magnitude(network, when=2).train()
-    x = torch.randn(1, 1, 8, 8)
+    model = rivals.Magnitude(network, when=2).train().to(memory_format=layout)
+    x = torch.randn(1, 2, 8, 8)
     model(x)
     assert all(bool(mask.all()) for name, mask in model.named_buffers() if "mask" in name)
     model.eval()(x)  # evaluation does not count
@@ -74,7 +75,7 @@ def test_magnitude_takes_the_smallest_weights_at_its_step():
     kept = torch.cat([layer.weight_mask.flatten() for layer in network]).bool()
     assert int(kept.sum()) == round(len(before) * (1 - rivals.PRUNED))
     assert before[kept].abs().min() >= before[~kept].abs().max()
-    again = rivals.Magnitude(nn.Sequential(nn.Conv2d(1, 10, 3), nn.Conv2d(10, 10, 1)), when=2)
+    again = rivals.Magnitude(nn.Sequential(nn.Conv2d(2, 10, 3), nn.Conv2d(10, 10, 1)), when=2)
     again.load_state_dict(model.state_dict())  # a run that goes on
     assert torch.equal(again.train()(x), model(x))
 

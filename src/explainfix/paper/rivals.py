@@ -166,17 +166,25 @@ class Magnitude(nn.Module):
         for layer in self._layers():
             prune.identity(layer, "weight")
 
-    def _layers(self) -> list[nn.Module]:
+    def _layers(self) -> list[nn.Conv2d]:
         return [m for m in self.network.modules() if isinstance(m, nn.Conv2d)]
 
     def forward(self, images: Tensor) -> Tensor:
         if self.training:
             self.step += 1
             if int(self.step) == self.when:
-                weights = [(layer, "weight") for layer in self._layers()]
-                prune.global_unstructured(weights, prune.L1Unstructured, amount=PRUNED)
+                self._prune()
         logits: Tensor = self.network(images)
         return logits
+
+    def _prune(self) -> None:
+        # prune.global_unstructured is the same, but fails on weights that are channels last.
+        layers = self._layers()
+        sizes = [layer.weight.detach().abs() for layer in layers]
+        ordered = torch.cat([size.flatten() for size in sizes]).sort().values
+        limit = ordered[round(PRUNED * len(ordered)) - 1]
+        for layer, size in zip(layers, sizes, strict=True):
+            prune.custom_from_mask(layer, "weight", size > limit)
 
 
 def magnitude(base: str, when: int, num_classes: int = 5, in_channels: int = 1) -> nn.Module:

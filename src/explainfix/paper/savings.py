@@ -38,7 +38,7 @@ PAPER = {  # Table 3: spatial parameters in millions, their share, time saved
     "densenet": (2.1, 31, 0.09),
     "efficientnet": (0.2, 5, 0.03),
 }
-ROUNDS = 12
+ROUNDS = 30
 Times = dict[str, list[float]]  # by what was done to a network: seconds, round by round
 
 CLAIMS = (
