@@ -1,8 +1,10 @@
 """Outcomes on disk: whole, readable, and not written over by another version."""
 
+import dataclasses
 import io
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +15,13 @@ from PIL import Image
 
 from explainfix.lab.config import RunConfig
 from explainfix.lab.runs import Run
+from explainfix.paper import reproduction
 from explainfix.paper.document import write_results
 from explainfix.paper.experiment import Claim, Experiment, Outcome, Verdict
 from explainfix.paper.figures import draw_picture
 from explainfix.paper.page import render_page
-from explainfix.paper.reproduction import training_seconds
 from explainfix.paper.results import read_outcome, write_outcome
+from explainfix.paper.setting import Setting
 
 CLAIMS = (
     Claim("a", "Fixed <filters> do well.", "0.863", "Agrees if above 0.8."),
@@ -55,6 +58,21 @@ def outcome(figures=("A line | bar",)):
     table = pd.DataFrame({"method": ["GHaar"], "Dice": [np.float32(0.5)], "p": [math.nan]})
     verdicts = {"a": Verdict("agrees", "0.87"), "b": Verdict("undecided", "+1% (-3% to +5%)")}
     return Outcome(verdicts, {"Scores": table}, {name: drawing() for name in figures}, ["A note."])
+
+
+def test_kernels_are_kept_before_any_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "")  # given back afterwards
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+    seen = []
+
+    def train(setting):
+        seen.append(os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY"))
+        return {}
+
+    one = dataclasses.replace(experiment(), train=train)
+    monkeypatch.setattr(reproduction, "find_experiment", lambda name: one)
+    reproduction.reproduce("steering", Setting("smoke", folder=tmp_path))
+    assert int(seen[0]) > 1024
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -160,4 +178,4 @@ def test_what_is_written_by_hand_stays_in_the_document(tmp_path):
 def test_a_pause_does_not_count_as_training():
     paused = [{"epoch": n, "seconds": 900.0 if n == 2 else 10.0} for n in range(1, 6)]
     run = Run(Path(), RunConfig(model="unetd", data="nuclei"), paused, {})
-    assert training_seconds(run) == 50
+    assert reproduction.training_seconds(run) == 50

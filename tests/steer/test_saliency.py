@@ -78,6 +78,15 @@ class TestRescaling:
         expected = torch.tensor([1.0, -1.0, limit, -limit, limit])
         torch.testing.assert_close(output.grad, expected)
 
+    @pytest.mark.parametrize(
+        ("scale", "dtype"), [(1e25, torch.float32), (1e-30, torch.float32), (3e3, torch.float16)]
+    )
+    def test_outputs_whose_squares_have_no_number(self, scale, dtype):
+        output = (torch.tensor([1.0, -2.0, 4.0]) * scale).to(dtype).requires_grad_()
+        scores.rescaled(output).sum().backward()
+        expected = torch.tensor([1.0, -0.5, 0.25]) / scale
+        torch.testing.assert_close(output.grad.float(), expected, rtol=2e-3, atol=0)
+
     def test_outputs_that_are_all_zero(self):
         output = torch.zeros(4, requires_grad=True)
         scores.rescaled(output).sum().backward()

@@ -55,7 +55,7 @@ def race(
     """Let each do its thing in every round, in a new order, until all ratios' intervals are
     narrower than `narrow`, or for that many rounds or seconds. The first round does not count."""
     keep_large_blocks()
-    keep_kernels()
+    keep_kernels()  # too late if there has been a convolution: what leads here calls it as well
     times: dict[str, list[float]] = {name: [] for name in contestants}
     done = Race(times)
     shuffled, began = random.Random(0), time.monotonic()

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..kept import kept_for_backward
 from ..lean import make_frugal_, make_lavish_
+from .memory import keep_kernels
 from .race import Race, Ratio, race, training_step
 
 FREE = 1.02  # a saving of memory may make a step this much longer
@@ -48,6 +49,7 @@ def tune(model: nn.Module, x: Tensor, *, seconds: float = 20.0) -> Tuning:
     """
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError(f"{type(model).__name__} has no parameter left to learn")
+    keep_kernels()
     ways = {PLAIN: _way(model, x)}
     if x.dim() == 4:
         ways[LAST] = _way(model, x, last=True)

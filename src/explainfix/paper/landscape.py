@@ -358,7 +358,7 @@ def notes(setting: Setting, runs: Mapping[str, Run], batch: int) -> list[str]:
         "ExplainFix is applied to the kernels as they are after training: Gabor functions and "
         "masks are made plain first.",
     ]
-    return said + xrays.notes(setting, runs)[:-1]
+    return said + xrays.notes(setting, runs, usual=False, weights=False)[:-1]
 
 
 register(

@@ -176,7 +176,7 @@ def _batch_scores(
             continue
         if kind == "weight_gradient":
             gradient = gradient * layer.weight.detach()
-        summed = gradient.abs_().flatten(2).sum(2).double().cpu()
+        summed = gradient.abs_().flatten(2).sum(2).cpu().double()
         if not summed.isfinite().all():
             raise ValueError(f"the gradient of layer {path!r} is NaN or infinite")
         scores[path] = summed

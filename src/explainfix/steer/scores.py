@@ -16,9 +16,13 @@ def rescaled(output: Tensor) -> Tensor:
     >>> rescaled(torch.tensor([2.0, -4.0]))
     tensor([1., 1.])
     """
+    if not output.numel():
+        return output
     constant = output.detach()
-    typical = constant.square().mean().sqrt()
-    smallest = _SMALLEST * torch.where(typical > 0, typical, 1.0)
+    largest = constant.abs().max()
+    unit = torch.where(largest > 0, largest, 1.0)  # the square of 1e20, or of 1e-30, has no number
+    typical = torch.where(largest > 0, (constant / unit).square().mean().sqrt(), 1.0)
+    smallest = _SMALLEST * typical * unit
     sign = torch.where(constant < 0, -1.0, 1.0)
     return output / (sign * constant.abs().clamp(min=smallest))
 
