@@ -13,6 +13,7 @@ COUNTS = {
     "densenet": (6_952_645, 2_139_000),
     "efficientnet": (4_013_377, 194_000),
 }
+TITLES = {family: network.title for family, network in NETWORKS["paper"].items()}
 
 
 def spans(**shares):
@@ -20,7 +21,7 @@ def spans(**shares):
 
 
 def words(counts, saved):
-    return {key: verdict.word for key, verdict in savings.verdicts(counts, saved).items()}
+    return {key: verdict.word for key, verdict in savings.verdicts(counts, saved, TITLES).items()}
 
 
 def test_rules():

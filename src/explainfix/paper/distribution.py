@@ -246,7 +246,7 @@ register(
         claims=CLAIMS,
         cost={
             "smoke": "5 s after steering",
-            "cpu": "11 min after steering",
+            "cpu": "5 min after steering",
             "paper": "nothing after steering",
         },
         train=train,

@@ -97,7 +97,7 @@ register(
         claims=CLAIMS,
         cost={
             "smoke": "5 s",
-            "cpu": "about 12 min on 2 cores after classification and training, 28 without",
+            "cpu": "about 13 min on 2 cores after classification and training",
             "paper": "about 17 GPU-days",
         },
         train=train,

@@ -370,7 +370,7 @@ register(
         claims=CLAIMS,
         cost={
             "smoke": "15 s",
-            "cpu": "about 12 min after classification",
+            "cpu": "about 9 min after classification",
             "paper": "about 8 GPU-days after classification",
         },
         train=train,

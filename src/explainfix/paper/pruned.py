@@ -309,7 +309,7 @@ register(
         claims=CLAIMS,
         cost={
             "smoke": "10 s",
-            "cpu": "about 13 min on 2 cores after classification, 19 without",
+            "cpu": "about 12 min on 2 cores after classification",
             "paper": "about 6 GPU-days",
         },
         train=train,

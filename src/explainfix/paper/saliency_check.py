@@ -233,7 +233,7 @@ register(
         claims=CLAIMS,
         cost={
             "smoke": "5 s",
-            "cpu": "8 min after classification",
+            "cpu": "4 min after classification",
             "paper": "about 5 GPU-days, some of them shared with classification",
         },
         train=train,

@@ -317,7 +317,7 @@ register(
         claims=CLAIMS,
         cost={
             "smoke": "5 s after steering",
-            "cpu": "4 min after steering and classification",
+            "cpu": "2 min after steering and classification",
             "paper": "5 min after steering and classification",
         },
         train=train,

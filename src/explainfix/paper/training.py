@@ -194,7 +194,7 @@ register(
         claims=CLAIMS,
         cost={
             "smoke": "5 s",
-            "cpu": "about 16 min on 2 cores after classification, 23 without",
+            "cpu": "about 16 min on 2 cores after classification",
             "paper": "about 17 GPU-days",
         },
         train=train,

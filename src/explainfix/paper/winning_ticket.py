@@ -173,7 +173,7 @@ register(
         claims=CLAIMS,
         cost={
             "smoke": "5 s",
-            "cpu": "about 5 min on 2 cores after classification, 8 without",
+            "cpu": "about 5 min on 2 cores after classification",
             "paper": "about 5 GPU-days",
         },
         train=train,
