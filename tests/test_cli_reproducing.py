@@ -33,10 +33,10 @@ def test_reproduce_then_list_then_another_version(tmp_path, capsys):
     assert main(["reproduce", "--list"]) == 0
     listed = capsys.readouterr().out
     assert max(map(len, listed.splitlines())) <= 80
-    assert "done, smoke: 1 agrees, 2 undecided" in listed
+    assert "done, smoke: agrees 1, undecided 2" in listed
     assert main(["reproduce", "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert listed["baselines"]["done"] == {"smoke": "1 agrees, 2 undecided"}
+    assert listed["baselines"]["done"] == {"smoke": "agrees 1, undecided 2"}
     assert listed["baselines"]["needs"] == ["microscopy"]
 
     file = tmp_path / "reproduced" / "baselines-smoke" / "outcome.json"

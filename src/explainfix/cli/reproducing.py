@@ -167,7 +167,7 @@ def _describe(name: str, setting: "Setting") -> dict[str, Any]:
         if isinstance(found, dict):
             words = [claim["word"] for claim in found["claims"]]
             counts = {word: words.count(word) for word in WORDS if word in words}
-            done[scale] = ", ".join(f"{count} {word}" for word, count in counts.items())
+            done[scale] = ", ".join(f"{word} {count}" for word, count in counts.items())
         elif found is not None:
             done[scale] = "another version"
         else:
