@@ -1,0 +1,95 @@
+"""Tensors inside whatever a model takes or gives: tuples, dictionaries, dataclasses, any object."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+_PLAIN = (str, bytes, int, float, complex, bool, type(None), type, nn.Module)
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """Every tensor in a nest of containers and objects, in order, each once.
+
+    >>> import torch
+    >>> from types import SimpleNamespace
+    >>> one, two = torch.ones(1), torch.ones(2)
+    >>> [len(t) for t in tensors_in({"a": [one, 3], "b": SimpleNamespace(mask=two, again=one)})]
+    [1, 2]
+    """
+    found: list[Tensor] = []
+    _gather(tree, found, set())
+    return found
+
+
+def map_tensors(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A copy of a nest with every tensor changed; what holds no tensor is not copied.
+
+    >>> import torch
+    >>> map_tensors((torch.ones(2), {"a": [torch.ones(1)], "b": "text"}), torch.neg)
+    (tensor([-1., -1.]), {'a': [tensor([-1.])], 'b': 'text'})
+    """
+    return _changed(tree, change, {})
+
+
+def _parts(tree: Any) -> Iterator[Any]:
+    """What a container or an object holds."""
+    if isinstance(tree, Mapping):
+        yield from tree.values()
+    elif isinstance(tree, (list, tuple, set, frozenset)):
+        yield from tree
+    yield from _attributes(tree).values()
+
+
+def _attributes(tree: Any) -> dict[str, Any]:
+    """The attributes of an object, be they in its dictionary or in slots."""
+    found = dict(getattr(tree, "__dict__", {}))
+    for kind in type(tree).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(tree, name):
+                found[name] = getattr(tree, name)
+    return found
+
+
+def _opaque(tree: Any) -> bool:
+    return isinstance(tree, _PLAIN) or callable(tree) or type(tree).__module__ == "torch"
+
+
+def _gather(tree: Any, found: list[Tensor], seen: set[int]) -> None:
+    if id(tree) in seen:
+        return
+    if isinstance(tree, Tensor):
+        seen.add(id(tree))
+        found.append(tree)
+    elif not _opaque(tree):
+        seen.add(id(tree))
+        for part in list(_parts(tree)):
+            _gather(part, found, seen)
+
+
+def _changed(tree: Any, change: Callable[[Tensor], Tensor], done: dict[int, Any]) -> Any:
+    if id(tree) in done:
+        return done[id(tree)]
+    if isinstance(tree, Tensor):
+        done[id(tree)] = change(tree)
+    elif _opaque(tree) or not tensors_in(tree):
+        return tree
+    elif isinstance(tree, tuple):
+        parts = [_changed(part, change, done) for part in tree]
+        named = hasattr(tree, "_fields")
+        done[id(tree)] = type(tree)(*parts) if named else type(tree)(parts)
+    else:
+        new = done[id(tree)] = copy.copy(tree)
+        if isinstance(tree, Mapping):
+            for key in tree:
+                new[key] = _changed(tree[key], change, done)
+        elif isinstance(tree, list):
+            new[:] = [_changed(part, change, done) for part in tree]
+        for name, value in _attributes(tree).items():
+            if (part := _changed(value, change, done)) is not value:
+                object.__setattr__(new, name, part)  # a frozen dataclass too
+    return done[id(tree)]
