@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -10,47 +11,54 @@ import torch
 from torch import Tensor, nn
 
 from ..fix import mark_fixed, recipe_of
-from ..layers import as_found, spatial_layers
+from ..layers import as_found, require_writable_kernels, spatial_layers
 from .fill import fill_zero_
+from .graph import full_name
 from .liveness import Ghosts, plan
 from .outcome import PruneReport
-from .prune import analyse, prune_, record_passes, settle
-from .state import Trust
-from .unfit import check_prunable
+from .prune import AtLeast, Patterns, Request, analyse, params_left, prune_, settle
+from .record import Call
+from .trust import Trust
 from .zero import choose_kernels, zero_
 
 
 def channel_prune_(
     model: nn.Module,
-    example_inputs: Tensor | tuple[Any, ...],
+    example_inputs: Tensor | tuple[Any, ...] | dict[str, Any],
     saliency: Mapping[str, Tensor],
     *,
     zero: float | None = None,
     target_params: float | None = None,
     fill: Literal["fillzero"] | None = "fillzero",
     ghosts: Ghosts = "drop",
+    keep: Patterns = (),
+    keep_at_least: AtLeast = 1,
     seed: int = 0,
 ) -> PruneReport:
-    """Zero the least salient kernels, cut every dead channel, fill what is still nought.
+    """Zero the least salient kernels, cut every dead channel, fill what is still zero.
 
     `zero` is the share of kernels to zero; `target_params` instead the share of the parameters to
-    keep, for which the share is searched on the plan alone. On any error the model is as it was.
+    keep, for which the share is searched on the plan alone. `keep` and `keep_at_least` are as in
+    `prune_`; layers to keep are not zeroed either. On any error the model is as it was.
     """
     if (zero is None) == (target_params is None):
         raise ValueError("give either zero=, the share of kernels, or target_params=")
-    check_prunable(model)
-    inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    request = Request.of(model, ghosts, keep, keep_at_least)
+    require_writable_kernels(spatial_layers(model))
+    scores = {p: s for p, s in saliency.items() if full_name(p) not in request.whole}
     if zero is None:
         assert target_params is not None
-        zero = find_share(model, inputs, saliency, target_params, ghosts)
-    choose_kernels(model, saliency, zero)  # complain before anything is touched
+        zero = find_share(model, Call.of(example_inputs), scores, target_params, request)
+    choose_kernels(model, scores, zero)  # complain before anything is touched
     before = {
         path: (layer.weight.detach().clone(), recipe_of(layer))
         for path, layer in spatial_layers(model).items()
     }
-    zeroed = zero_(model, saliency, zero)
+    zeroed = zero_(model, scores, zero)
     try:
-        report = prune_(model, inputs, ghosts=ghosts)
+        report = prune_(
+            model, example_inputs, ghosts=ghosts, keep=keep, keep_at_least=keep_at_least
+        )
     except BaseException:
         for path, layer in spatial_layers(model).items():
             weight, recipe = before[path]
@@ -65,51 +73,44 @@ def channel_prune_(
 
 def find_share(
     model: nn.Module,
-    inputs: tuple[Any, ...],
+    call: Call,
     saliency: Mapping[str, Tensor],
     target: float,
-    ghosts: Ghosts,
+    request: Request,
 ) -> float:
     """The share of kernels to zero that leaves about `target` of the parameters, by bisection.
 
-    The pass is recorded once; each try zeroes kernels in place, plans, and puts them back.
+    The passes are recorded once; each try zeroes kernels in place, plans, and puts them back.
     """
     if not 0 < target <= 1:
         raise ValueError(f"target_params must be above 0 and at most 1, not {target!r}")
     layers = spatial_layers(model)
-    sizes = {name: parameter.shape for name, parameter in model.named_parameters()}
-    total = sum(size.numel() for size in sizes.values())
-    with as_found(model):
-        graphs = record_passes(model, inputs)
     before = {path: layer.weight.detach().clone() for path, layer in layers.items()}
 
-    trust = Trust()
-
-    def kept(share: float, *, first: bool = False) -> float:
+    @contextmanager
+    def zeroed(share: float) -> Iterator[None]:
         chosen = choose_kernels(model, saliency, share)
-        with torch.no_grad():
-            for path, gone in chosen.items():
-                layers[path].weight[gone] = 0
         try:
-            if first:  # learn which guesses about the modules hold
-                with as_found(model), torch.no_grad():
-                    settle(model, inputs, graphs, ghosts, trust, model.eval()(*inputs))
-            decided = plan(analyse(graphs, trust, ghosts), ghosts)
+            with torch.no_grad():
+                for path, gone in chosen.items():
+                    layers[path].weight[gone] = 0
+            yield
         finally:
             with torch.no_grad():
                 for path, layer in layers.items():
                     layer.weight.copy_(before[path])
-        left = 0
-        for name, size in sizes.items():
-            lengths = list(size)
-            for axis in range(len(lengths)):
-                if (name, axis) in decided.keep:
-                    lengths[axis] = len(decided.keep[name, axis])
-            left += torch.Size(lengths).numel()
-        return left / total
 
+    trust = Trust()
     low, high = 0.0, 1.0 - 1e-6
-    least = kept(high, first=True)
+    with zeroed(high), as_found(model):  # learn which guesses about the modules hold
+        settled = settle(model, call, request, trust)
+
+    def kept(share: float) -> float:
+        with zeroed(share):
+            state = analyse(settled.state.graph, request, trust)
+            return params_left(model, plan(state, request.ghosts, None, request.at_least)[0])
+
+    least = params_left(model, settled.plan)
     if least > target:
         raise ValueError(
             f"even with all but one kernel a layer zeroed {least:.1%} of the parameters stay, "

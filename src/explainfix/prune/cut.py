@@ -21,10 +21,11 @@ _CUTS = "explainfix_cuts"  # the attribute under which a model remembers how it 
 class Cut:
     """What was kept along each axis of each tensor, "name|axis" → indices, and groups left.
 
+    Along the second axis of a grouped convolution's weight the indices are a list for each group.
     `attributes` has the numbers of channels that modules keep themselves, "module|name" → number.
     """
 
-    keep: dict[str, list[int]]
+    keep: dict[str, list[int] | list[list[int]]]
     groups: dict[str, int]
     attributes: dict[str, int | list[int]] = field(default_factory=dict)
 
@@ -66,9 +67,11 @@ def cut_(model: nn.Module, plan: Plan) -> None:
     cuts: dict[str, dict[int, Tensor]] = {}
     for (name, axis), kept in plan.keep.items():
         cuts.setdefault(name, {})[axis] = kept
+    groups = {id(tensors[name]): count for name, count in plan.groups.items()}
     touched: dict[int, nn.Module] = {}
     replaced: dict[int, Tensor] = {}
     for path, module in model.named_modules(remove_duplicate=False):
+        left = groups.get(id(module._parameters.get("weight")))
         for kind in (module._parameters, module._buffers):
             for key, tensor in list(kind.items()):
                 name = f"{path}.{key}" if path else key
@@ -83,10 +86,9 @@ def cut_(model: nn.Module, plan: Plan) -> None:
                     replaced[id(new)] = new
                     kind[key] = new
                     touched[id(module)] = module
-        weight = f"{path}.weight" if path else "weight"
         for count in ("groups", "num_groups"):
-            if weight in plan.groups and hasattr(module, count):
-                setattr(module, count, plan.groups[weight])
+            if left is not None and hasattr(module, count):
+                setattr(module, count, left)
                 touched[id(module)] = module
     for module in touched.values():
         _count(module)
@@ -122,13 +124,24 @@ def cut_for_a_moment(model: nn.Module, plan: Plan) -> Iterator[None]:
 def _cut(tensor: Tensor, kept: dict[int, Tensor]) -> Tensor:
     channels_last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
     data = tensor.detach()
-    for axis, indices in kept.items():
-        data = data.index_select(axis, indices.to(data.device))
+    for axis, indices in sorted(kept.items(), reverse=True):  # by group, while all groups are there
+        places = indices.to(data.device)
+        data = (
+            _within_groups(data, places) if places.dim() == 2 else data.index_select(axis, places)
+        )
     if channels_last:
         data = data.contiguous(memory_format=torch.channels_last)
     if isinstance(tensor, nn.Parameter):
         return nn.Parameter(data, requires_grad=tensor.requires_grad)
     return data
+
+
+def _within_groups(data: Tensor, places: Tensor) -> Tensor:
+    """A grouped convolution's weight with other places along its second axis for every group."""
+    blocks = data.reshape(len(places), -1, data.shape[1], *data.shape[2:])
+    chosen = places.reshape(len(places), 1, -1, *[1] * (data.dim() - 2))
+    chosen = chosen.expand(-1, blocks.shape[1], -1, *data.shape[2:])
+    return blocks.gather(2, chosen).flatten(0, 1)
 
 
 def _count(module: nn.Module) -> None:

@@ -1,28 +1,41 @@
-"""The operations of one forward pass, as ATen calls: what a model does, whatever it looks like."""
+"""The operations of forward passes, as ATen calls: what a model does, whatever it looks like."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
-
-from ..layers import Convolution
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A value in the graph: the number of a tensor at one point of the pass."""
+    """A value in the graph: the number of a tensor at one point of a pass."""
 
     number: int
+
+
+@dataclass(frozen=True)
+class View:
+    """How a tensor looks into the memory of another one: `op` with `None` in that one's place."""
+
+    op: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    index: int  # which of the operation's results
+
+    def of(self, base: Tensor | Ref) -> tuple[Any, ...]:
+        """The arguments, with the one that is looked into."""
+        return (base, *self.args[1:])
+
+    def look(self, base: Tensor) -> Tensor:
+        """The same look into another tensor of that shape."""
+        found: list[Tensor] = []
+        replaced(self.op(*self.of(base), **self.kwargs), Tensor, found.append)
+        return found[self.index]
 
 
 @dataclass(frozen=True)
@@ -30,11 +43,13 @@ class Node:
     """One operation: its ATen overload, its arguments with `Ref` for tensors, and what it made."""
 
     op: Any
+    name: str  # without overload, "aten." and the underscore of operations in place
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: tuple[Ref, ...]
     module: str  # the path of the module that was running
-    into_part: bool  # it writes into a part of a larger tensor
+    place: int  # the how manieth operation of that module
+    training: bool
 
     @cached_property
     def inputs(self) -> list[Ref]:
@@ -45,17 +60,18 @@ class Node:
 
 @dataclass
 class Graph:
-    """A recorded pass. Of activations it keeps the shapes alone."""
+    """Recorded passes, one after the other. Of activations it keeps the shapes alone."""
 
     nodes: list[Node] = field(default_factory=list)
     shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     tensors: dict[int, Tensor] = field(default_factory=dict)  # parameters, buffers, vectors
     parameters: dict[int, str] = field(default_factory=dict)  # value → name of parameter or buffer
+    literals: set[int] = field(default_factory=set)  # values that came from nowhere: Python numbers
+    changing: set[str] = field(default_factory=set)  # buffers that a pass in evaluation writes
     kernels: set[str] = field(default_factory=set)  # the weights that belong to a convolution
     modules: dict[str, nn.Module] = field(default_factory=dict)
-    inputs: list[Ref] = field(default_factory=list)
     outputs: list[Ref] = field(default_factory=list)
-    result: Any = None
+    results: list[Tensor] = field(default_factory=list)  # what the outputs are
 
     @cached_property
     def named(self) -> dict[str, Tensor]:
@@ -83,108 +99,26 @@ def replaced(tree: Any, kind: type, replace: Callable[[Any], Any]) -> Any:
     return tree
 
 
-class _Recorder(TorchDispatchMode):
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.graph = Graph()
-        self.current: list[str] = [""]
-        # The id of a tensor → the tensor, which may be gone by now, and its value.
-        self.numbers: dict[int, tuple[weakref.ref[Tensor], int]] = {}
-        self.graph.modules = dict(model.named_modules(remove_duplicate=False))
-        for path, module in self.graph.modules.items():
-            if isinstance(module, Convolution):
-                self.graph.kernels.add(f"{path}.weight" if path else "weight")
-        named = [*model.named_parameters(), *model.named_buffers()]
-        for name, tensor in named:
-            number = self.number(tensor)
-            self.graph.parameters[number] = name
-            self.graph.tensors[number] = tensor
+def full_name(path: str, key: str = "weight") -> str:
+    """The name of a module's tensor.
 
-    def number(self, tensor: Tensor) -> int:
-        """The value a tensor holds now; a new one if it was never seen."""
-        known, number = self.numbers.get(id(tensor), (None, -1))
-        return number if known is not None and known() is tensor else self.renew(tensor)
-
-    def renew(self, tensor: Tensor) -> int:
-        new = len(self.graph.shapes)
-        self.numbers[id(tensor)] = weakref.ref(tensor), new
-        self.graph.shapes[new] = tuple(tensor.shape)
-        if tensor.dim() <= 1:
-            self.graph.tensors[new] = tensor
-        return new
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-
-        def refer(leaf: Tensor) -> Ref:
-            return Ref(self.number(leaf))
-
-        noted_args, noted_kwargs = replaced((args, kwargs), Tensor, refer)
-        into_part = False
-        if args and isinstance(args[0], Tensor) and args[0]._base is not None:
-            into_part = args[0].numel() != args[0]._base.numel()
-        result = func(*args, **kwargs)
-        made: list[Tensor] = []
-        replaced(result, Tensor, made.append)
-        # An operation in place gives back its argument: the tensor holds a new value from here on.
-        outputs = tuple(Ref(self.renew(tensor)) for tensor in made)
-        self.graph.nodes.append(
-            Node(func, tuple(noted_args), noted_kwargs, outputs, self.current[-1], into_part)
-        )
-        return result
+    >>> full_name("layer1.conv"), full_name("")
+    ('layer1.conv.weight', 'weight')
+    """
+    return f"{path}.{key}" if path else key
 
 
-def record(model: nn.Module, inputs: tuple[Any, ...]) -> Graph:
-    """Run the model once, without gradients, and write down every operation."""
-    recorder = _Recorder(model)
-    graph = recorder.graph
-    given = [leaf for leaf in tree_flatten(inputs)[0] if isinstance(leaf, Tensor)]
-    graph.inputs = [Ref(recorder.number(tensor)) for tensor in given]
-    with torch.no_grad(), _module_names(model, recorder.current), recorder:
-        graph.result = model(*inputs)
-    results = [leaf for leaf in tree_flatten(graph.result)[0] if isinstance(leaf, Tensor)]
-    graph.outputs = [Ref(recorder.number(tensor)) for tensor in results]
-    return graph
+def rule_name(op: Any) -> str:
+    """The name under which an operation's rule is found.
+
+    >>> import torch
+    >>> rule_name(torch.ops.aten.add_.Tensor), rule_name(torch.ops.prims.sum.default)
+    ('add', 'prims.sum')
+    """
+    return str(op.overloadpacket).removeprefix("aten.").removesuffix("_")
 
 
-class _Operations(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations: list[Any] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.operations.append(func)
-        return func(*args, **(kwargs or {}))
-
-
-def check_same_way(model: nn.Module, inputs: tuple[Any, ...], graph: Graph) -> None:
-    """Raise if another pass does something else than the recorded one, and say where."""
-    mode = _Operations()
-    with torch.no_grad(), mode:
-        model(*inputs)
-    recorded = [node.op for node in graph.nodes]
-    for number, (one, other) in enumerate(zip_longest(recorded, mode.operations)):
-        if one is not other:
-            module = graph.nodes[min(number, len(recorded) - 1)].module
-            raise ValueError(
-                f"the model does not do the same on every call: operation {number + 1} was "
-                f"{one or 'the end'} in {module!r} when it was recorded, then {other or 'the end'}"
-            )
-
-
-@contextmanager
-def _module_names(model: nn.Module, current: list[str]) -> Iterator[None]:
-    """Keep the path of the innermost running module on top of `current`."""
-    handles = []
-
-    def leave(*_: Any) -> None:
-        current.pop()
-
-    for name, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(lambda *_, name=name: current.append(name)))
-        handles.append(module.register_forward_hook(leave, always_call=True))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+def functional(op: Any) -> Any:
+    """The operation that does the same without writing in place."""
+    packet = getattr(torch.ops.aten, rule_name(op))
+    return getattr(packet, op._overloadname)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -12,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .graph import Node, Ref
-from .state import Mixing, State
-from .values import NONE
+from .mixing import Grouping, Mixing
+from .state import State
 
 Ghosts = Literal["keep", "drop"]
 
@@ -29,9 +30,13 @@ class Fold:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to keep along each axis of each parameter or buffer, and what to fold."""
+    """What to keep along each axis of each parameter or buffer, and what to fold.
 
-    keep: dict[tuple[str, int], Tensor]  # indices
+    What is kept are indices; along the second axis of a grouped convolution's weight they are
+    `(groups, channels)`, places within each group.
+    """
+
+    keep: dict[tuple[str, int], Tensor]
     groups: dict[str, int]  # weight → number of groups left
     attributes: dict[tuple[str, str], int | list[int]]  # module, name → numbers of channels left
     folds: list[Fold] = field(default_factory=list)
@@ -46,16 +51,16 @@ class Life:
     def __init__(self, state: State) -> None:
         self.classes = _classes(state)
         self.alive = np.zeros(int(self.classes.max(initial=-1)) + 1, dtype=bool)
-        # By label, and one more for NONE, the last: what is no channel always stays.
-        self.table = np.zeros(state.count + 1, dtype=bool)
-        self.table[NONE] = True
+        # By label, and two more for NONE and WILD, the last: what is no channel always stays.
+        self.table = np.zeros(state.count + 2, dtype=bool)
+        self.table[-2:] = True
 
     def wake(self, labels: NDArray[np.int64]) -> bool:
         """Let these channels live; whether that was news."""
         if self.table[labels].all():
             return False
-        self.alive[self.classes[labels[labels != NONE]]] = True
-        self.table[:NONE] = self.alive[self.classes]
+        self.alive[self.classes[labels[labels >= 0]]] = True
+        self.table[:-2] = self.alive[self.classes]
         return True
 
     def kept(self, labels: Tensor) -> NDArray[np.bool_]:
@@ -63,10 +68,16 @@ class Life:
         return alive
 
 
-def plan(state: State, ghosts: Ghosts, training: State | None = None) -> Plan:
-    """The largest cut that leaves the outputs unchanged (up to dropped ghosts).
+def plan(
+    state: State,
+    ghosts: Ghosts,
+    training: State | None = None,
+    at_least: Mapping[str, int] | None = None,
+) -> tuple[Plan, Life]:
+    """The largest cut that leaves the outputs unchanged (up to dropped ghosts), and what lives.
 
-    `training` is what the rules find in training, to tell which folds hold there too.
+    `training` is what the rules find in training, to tell which folds hold there too; `at_least`
+    the smallest number of outputs of a layer, by the name of its weight.
     """
     life = Life(state)
     weights = Counter(mixing.weight for mixing in state.mixings)
@@ -74,24 +85,52 @@ def plan(state: State, ghosts: Ghosts, training: State | None = None) -> Plan:
     if state.pinned:
         life.wake(torch.cat(state.pinned).numpy())
     _spread(state, life, targets, ghosts)
-    while (starved := _starved(state, life)) is not None:
-        life.wake(starved.numpy())  # a layer keeps one channel, so that the network stays runnable
+    while _feed(state, life, at_least or {}):
         _spread(state, life, targets, ghosts)
+    decided = Plan(_kept_indices(state, life), _groups_left(state, life), _numbers(state, life))
+    _fold(decided, state, life, targets, ghosts)
+    if training is not None:
+        unlike = _unlike(state, training, life, targets)
+        decided = replace(decided, for_evaluation=unlike)
+    return decided, life
+
+
+def _kept_indices(state: State, life: Life) -> dict[tuple[str, int], Tensor]:
     keep = {}
     for (name, axis), labels in state.axes.items():
         kept = life.kept(labels)
         if not kept.all():
             keep[name, axis] = torch.from_numpy(kept.nonzero()[0])
-    groups = {name: int(life.kept(labels).sum()) for name, labels in state.grouped.items()}
+    for name, grouping in state.groupings.items():
+        within = life.kept(grouping.outputs if grouping.transposed else grouping.inputs)
+        count = int(within.sum(1).max())
+        if count < within.shape[1]:
+            # Kept ones first, in order; a group that goes has any.
+            places = np.argsort(~within, axis=1, kind="stable")[:, :count]
+            keep[name, 1] = torch.from_numpy(np.sort(places, axis=1))
+    return keep
+
+
+def _groups_left(state: State, life: Life) -> dict[str, int]:
+    left = {name: int(life.kept(labels).sum()) for name, labels in state.grouped.items()}
+    for name, grouping in state.groupings.items():
+        left[name] = int(life.kept(grouping.outputs).any(1).sum())
+    return left
+
+
+def _numbers(state: State, life: Life) -> dict[tuple[str, str], int | list[int]]:
+    """The numbers of channels left that modules keep as attributes."""
     attributes: dict[tuple[str, str], int | list[int]] = {}
-    for key, written in state.written.items():
-        counts = [int(life.kept(part).sum()) for part in written.parts]
-        attributes[key] = counts if written.several else counts[0]
-    decided = Plan(keep, groups, attributes)
-    _fold(decided, state, life, targets, ghosts)
-    if training is None:
-        return decided
-    return replace(decided, for_evaluation=_unlike(state, training, life, targets))
+    for (module, name, item), written in state.written.items():
+        count = int(life.kept(written.labels).sum())
+        if item is None:
+            attributes[module, name] = count
+            continue
+        held = attributes.get((module, name))
+        if not isinstance(held, list):
+            held = list(getattr(state.graph.modules[module], name))
+        attributes[module, name] = [*held[:item], count, *held[item + 1 :]]
+    return attributes
 
 
 def _classes(state: State) -> NDArray[np.int64]:
@@ -119,23 +158,61 @@ def _spread(state: State, life: Life, targets: list[Fold | None], ghosts: Ghosts
             if not rows.any():
                 continue
             seen |= rows
-            # It can do without noughts, and without constants it can fold or may drop.
+            # It can do without zeros, and without constants it can fold or may drop.
             const = mixing.const.numpy()
             free = ghosts == "drop" or target is not None
             needed = np.isnan(const) if free else const != 0
             news |= life.wake(mixing.inputs.numpy()[mixing.read_by(rows) & needed])
 
 
+def _feed(state: State, life: Life, at_least: Mapping[str, int]) -> bool:
+    """Let channels live that nobody needs but for their number; whether that was news."""
+    starved = _starved(state, life)
+    if starved is not None:  # a layer keeps one channel, so that the network stays runnable
+        return life.wake(starved.numpy())
+    news = False
+    for grouping in state.groupings.values():
+        news |= life.wake(_uneven(grouping, life))
+    for mixing in state.mixings:
+        if mixing.weight in at_least:
+            news |= life.wake(_missing(mixing, life, at_least[mixing.weight]))
+    return news
+
+
 def _starved(state: State, life: Life) -> Tensor | None:
     """A channel to keep because some parameter would be left with nothing along an axis."""
-    written = [part for number in state.written.values() for part in number.parts]
-    held = [*state.axes.values(), *state.grouped.values(), *written]
+    counted = [number.labels for number in state.written.values()]
+    held = [*state.axes.values(), *state.grouped.values(), *counted]
     held = [labels for labels in held if len(labels)]
     if not held:
         return None
     starts = np.cumsum([0, *(len(labels) for labels in held[:-1])])
     fed = np.logical_or.reduceat(life.kept(torch.cat(held)), starts)
     return None if fed.all() else held[int(fed.argmin())][:1]
+
+
+def _uneven(grouping: Grouping, life: Life) -> NDArray[np.int64]:
+    """Channels to keep so that every group that is left has equally many."""
+    sides = [life.kept(labels) for labels in (grouping.inputs, grouping.outputs)]
+    left = np.asarray(sides[0].any(1) | sides[1].any(1))
+    wanted = []
+    for labels, kept in zip((grouping.inputs, grouping.outputs), sides, strict=True):
+        count = max(1, int(kept[left].sum(1).max(initial=0)))
+        missing = count - kept.sum(1, keepdims=True)
+        more = ~kept & ((~kept).cumsum(1) <= missing) & left[:, None]
+        wanted.append(labels.numpy()[more])
+    return np.concatenate(wanted)
+
+
+def _missing(mixing: Mixing, life: Life, count: int) -> NDArray[np.int64]:
+    """The outputs with the largest weights among those that are lacking for a layer's least."""
+    kept = life.kept(mixing.outputs)
+    lacking = min(count, len(kept)) - int(kept.sum())
+    if lacking <= 0:
+        return np.empty(0, dtype=np.int64)
+    size = mixing.kernels.double().abs().sum((1, 2)).cpu().numpy()
+    order = np.argsort(np.where(kept, -np.inf, size), kind="stable")[::-1]
+    return mixing.outputs.numpy()[order[:lacking]]
 
 
 def _fold_target(state: State, mixing: Mixing, weights: Counter[str]) -> Fold | None:
@@ -148,20 +225,31 @@ def _fold_target(state: State, mixing: Mixing, weights: Counter[str]) -> Fold | 
     if len(readers) == 1 and _is_norm(readers[0]) and result not in state.graph.outputs:
         mean = readers[0].args[3]
         name = state.graph.parameters.get(mean.number) if isinstance(mean, Ref) else None
-        if name is not None and len(state.graph.readers[mean]) == 1:
+        if name is not None and _read_once(state, name, mixing.node):
             return Fold(name, nothing, True)
-    return Fold(mixing.bias, nothing, False) if mixing.bias else None
+    if mixing.bias and _read_once(state, mixing.bias, mixing.node):
+        return Fold(mixing.bias, nothing, False)
+    return None
+
+
+def _read_once(state: State, name: str, node: Node) -> bool:
+    """Whether a parameter is read by one operation alone in the pass of this one."""
+    if name in state.graph.changing:
+        return False
+    numbers = [number for number, other in state.graph.parameters.items() if other == name]
+    readers = [reader for n in numbers for reader in state.graph.readers.get(Ref(n), [])]
+    return sum(reader.training == node.training for reader in readers) == 1
 
 
 def _is_norm(node: Node) -> bool:
-    return "batch_norm" in str(node.op) and "backward" not in str(node.op)
+    return "batch_norm" in node.name and "backward" not in node.name
 
 
 def _fold(
     decided: Plan, state: State, life: Life, targets: list[Fold | None], ghosts: Ghosts
 ) -> None:
     """Add to a plan what becomes of the constants that go."""
-    ghostly = np.zeros(state.count + 1, dtype=bool)
+    ghostly = np.zeros(state.count + 2, dtype=bool)
     for labels in state.ghosts:
         ghostly[labels.numpy()] = True
     for mixing, target in zip(state.mixings, targets, strict=True):
@@ -183,7 +271,7 @@ def _fold(
 def _unlike(state: State, training: State, life: Life, targets: list[Fold | None]) -> int:
     """How many removed inputs have another value in training, and no BatchNorm to absorb it."""
     count = 0
-    for mixing, trained, target in zip(state.mixings, training.mixings, targets, strict=False):
+    for mixing, trained, target in zip(state.mixings, training.mixings, targets, strict=True):
         used = mixing.read_by(life.kept(mixing.outputs))
         then = trained.const.numpy()
         alike = then == mixing.const.numpy()

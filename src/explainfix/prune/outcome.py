@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from torch import nn
 from ..layers import Convolution
 from .graph import Graph, Ref
 from .state import Barrier
+
+SILENT = 1e-4  # outputs that vary less than this between inputs, relative to their size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +53,11 @@ class PruneReport:
     zeroed: Mapping[str, int] = field(default_factory=dict)  # kernels, per layer
     filled: Mapping[str, int] = field(default_factory=dict)  # weights, per layer
     zero_share: float | None = None
+    verified: tuple[str, ...] = ()  # what the outputs were compared on
+    rewritten: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)  # attribute: from, to
+    differs_in_training: bool = False  # found by trying
+    params_with_ghosts: float = math.nan  # the share left if dropped ghosts had been kept
+    warnings: tuple[str, ...] = ()
 
     @property
     def parameters_before(self) -> int:
@@ -78,7 +85,7 @@ class PruneReport:
     @property
     def exact_in_training(self) -> bool:
         """Whether the pruned network computes the same in training mode as well."""
-        return not self.for_evaluation and not self.ghosts_dropped
+        return not (self.for_evaluation or self.ghosts_dropped or self.differs_in_training)
 
     def table(self) -> pd.DataFrame:
         """A row per convolution and linear layer: what it lost."""
@@ -98,6 +105,9 @@ class PruneReport:
             "ghosts_dropped": self.ghosts_dropped,
             "exact_in_training": self.exact_in_training,
             "difference": self.difference,
+            "verified": list(self.verified),
+            "rewritten": {name: list(pair) for name, pair in self.rewritten.items()},
+            "warnings": list(self.warnings),
             "seconds": self.seconds,
             "barriers": [asdict(barrier) for barrier in self.barriers],
             "layers": self._rows(),
@@ -129,21 +139,55 @@ class PruneReport:
         ]  # fmt: skip
         lines = [f"{'':22}{'before':>14}{'after':>14}{'kept':>8}"]
         lines += [f"{name:22}{old:>14}{new:>14}{share:>8.1%}" for name, old, new, share in rows]
-        lines.append(f"Largest change of an output on the example: {self.difference:.1e}.")
+        moved = f"Largest change of an output: {self.difference:.1e}"
+        if len(self.verified) > 1:
+            moved += f", on the example and on other {self.verified[1]}"
+        lines.append(f"{moved}.")
         if self.folded:
             lines.append(f"{self.folded:,} constant channels were folded into what reads them.")
         if self.for_evaluation:
             lines.append(
                 f"This is for evaluation: {self.for_evaluation:,} constants differ in training."
             )
+        if self.differs_in_training:
+            lines.append("This is for evaluation: in training the outputs differ.")
         if self.ghosts_dropped:
-            lines.append(f"{self.ghosts_dropped:,} constant channels (ghosts) were dropped.")
+            lines.append(
+                f"{self.ghosts_dropped:,} constant channels (ghosts) were dropped; keeping them "
+                f"would have kept {self.params_with_ghosts:.1%} of the parameters."
+            )
+        for name, (old, new) in self.rewritten.items():
+            lines.append(f"{name} was {old} and is {new}.")
+        lines += [f"Warning: {warning}" for warning in self.warnings]
         for barrier in sorted(self.barriers, key=lambda b: -b.channels)[:5]:
             where = f" in {barrier.module}" if barrier.module else ""
             lines.append(
                 f"{barrier.channels:,} channels stay because of {barrier.operation}{where}."
             )
         return "\n".join(lines)
+
+
+def warnings_of(
+    before: Mapping[str, LayerSize],
+    after: Mapping[str, LayerSize],
+    varies: float,
+    unseen: tuple[str, ...],
+) -> tuple[str, ...]:
+    """What a user should know before using a pruned network; `varies` may be NaN for unknown."""
+    found = []
+    single = [path for path in after if after[path].outputs == 1 < before[path].outputs]
+    if single:
+        found.append(f"{_some(single)} left with a single channel.")
+    if varies < SILENT:
+        found.append(f"the outputs hardly depend on the input: they vary by {varies:.0e}.")
+    if unseen:
+        found.append(f"{_some(unseen)} took no part in any pass, and may not fit any more.")
+    return tuple(found)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
 
 
 def measure(model: nn.Module, positions: Mapping[str, int]) -> tuple[Size, dict[str, LayerSize]]:
@@ -174,12 +218,13 @@ def count_positions(graph: Graph) -> dict[str, int]:
     """How often each layer's weight is applied in a recorded pass, by module path."""
     counts: dict[str, int] = {}
     for node in graph.nodes:
-        name = str(node.op.overloadpacket)
-        if name == "aten.convolution":
+        if node.training:
+            continue
+        if node.name == "convolution":
             turned = node.args[6]
             image = graph.shapes[(node.args[0] if turned else node.outputs[0]).number]
             times = math.prod(image) // image[1]
-        elif name in ("aten.addmm", "aten.mm") and isinstance(node.args[-1], Ref):
+        elif node.name in ("addmm", "mm") and isinstance(node.args[-1], Ref):
             times = graph.shapes[node.outputs[0].number][0]
         else:
             continue

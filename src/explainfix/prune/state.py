@@ -1,4 +1,4 @@
-"""What the rules find out about a recorded pass, and the walk through it.
+"""What the rules find out about recorded passes, and the walk through them.
 
 An operation without a rule is a barrier: the channels that enter it stay.
 """
@@ -7,117 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from .graph import Graph, Node, Ref, replaced
-from .values import NONE, Value, channels, plain
+from .graph import functional as functional
+from .mixing import Grouping, Mixing
+from .trust import Key, Trust, Written, attributes_equal, key_of
+from .values import NONE, WILD, Value, channels, plain, unknown
 
 Rule = Callable[["State", Node], None]
 RULES: dict[str, Rule] = {}
+READS_WEIGHTS: set[str] = set()  # operations whose rule says what becomes of a weight's axes
 
 
-@dataclass
-class Mixing:
-    """An operation whose every output channel is a weighted sum over input channels.
-
-    `kernels` is `(outputs, inputs of a group, elements)`, with the inputs' constants in `const`.
-    """
-
-    node: Node
-    outputs: Tensor
-    inputs: Tensor
-    kernels: Tensor
-    groups: int
-    const: Tensor
-    exact: bool  # it adds a constant everywhere, at the border of the image as well
-    weight: str
-    bias: str | None
-
-    @cached_property
-    def uses(self) -> NDArray[np.bool_]:
-        """Which output has a weight for which input of its group, `(groups, outputs, inputs)`.
-
-        In NumPy, which takes `any` of Booleans many times faster.
-        """
-        single = self.kernels.shape[2] == 1
-        size = self.kernels[:, :, 0] if single else self.kernels.abs().sum(2)
-        if size.dtype == torch.bfloat16:  # unknown to NumPy
-            size = size.float()
-        used: NDArray[np.bool_] = size.cpu().numpy() != 0  # nought only if every weight is
-        return used.reshape(self.groups, -1, used.shape[1])
-
-    def read_by(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which inputs some of the chosen outputs have a weight for."""
-        if self.groups == 1:
-            read: NDArray[np.bool_] = self.uses[0][rows].any(0)
-            return read
-        return (self.uses & rows.reshape(self.groups, -1, 1)).any(1).reshape(-1)
-
-    def reads(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which outputs have a weight for some of the chosen inputs."""
-        return (self.uses & chosen.reshape(self.groups, 1, -1)).any(2).reshape(-1)
-
-    def sum_over(self, const: Tensor) -> Tensor:
-        """What inputs with these constants add to each output, away from the border."""
-        filled = const != 0
-        if not bool(filled.any()):
-            return torch.zeros(len(self.outputs), dtype=torch.float64)
-        if self.groups == 1:
-            sums = self.kernels[:, filled.to(self.kernels.device)].double().sum(2).cpu()
-            return sums @ const[filled]
-        sums = self.kernels.double().sum(2).cpu().reshape(self.groups, -1, self.kernels.shape[1])
-        return (sums * const.reshape(self.groups, 1, -1)).sum(2).reshape(-1)
-
-
-@dataclass
+@dataclass(frozen=True)
 class Barrier:
-    """An operation that was not understood, and how many channels stay because of it."""
+    """Why channels stay: an operation that needs all of them, or that was not understood."""
 
     operation: str
     module: str
     channels: int
-
-
-@dataclass(frozen=True)
-class Written:
-    """A number of channels, or a list of them, that a module keeps as an attribute of its own."""
-
-    module: str
-    attribute: str
-    parts: tuple[Tensor, ...]  # the labels that it counts
-    several: bool  # a list with a number per part
-
-
-class Trust:
-    """How far a split or a reshape is believed to follow the channels, per class of module.
-
-    What a pass does not show is where its numbers come from. First guess: from an attribute of the
-    module that equals them, which is then rewritten; second: from the shape of the input; if
-    neither runs: they are written into the code, and the channels stay.
-    """
-
-    REWRITE, FOLLOW, STAY = range(3)
-
-    def __init__(self) -> None:
-        self.levels: dict[type, int] = {}
-        self.nothing = False
-
-    def level(self, module: nn.Module) -> int:
-        return self.STAY if self.nothing else self.levels.get(type(module), self.REWRITE)
-
-    def lose(self, guesses: list[nn.Module]) -> None:
-        """A cut failed: believe the last guess less, or nothing any more."""
-        for module in reversed(guesses):
-            if self.level(module) < self.STAY:
-                self.levels[type(module)] = self.level(module) + 1
-                return
-        self.nothing = True
 
 
 @dataclass
@@ -126,19 +38,23 @@ class State:
 
     graph: Graph
     trust: Trust = field(default_factory=Trust)
-    dropping: bool = False  # constant channels count as nought
+    dropping: bool = False  # constant channels count as zero
     training: bool = False  # find out about constants in training
     values: dict[int, Value] = field(default_factory=dict)
+    unset: dict[int, Tensor] = field(default_factory=dict)  # value → elements not written yet
     count: int = 0  # channels numbered so far
     ties: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     pinned: list[Tensor] = field(default_factory=list)
     axes: dict[tuple[str, int], Tensor] = field(default_factory=dict)
-    grouped: dict[str, Tensor] = field(default_factory=dict)  # weight → a label per group
+    grouped: dict[str, Tensor] = field(default_factory=dict)  # GroupNorm → a label per group
+    groupings: dict[str, Grouping] = field(default_factory=dict)  # by weight
     mixings: list[Mixing] = field(default_factory=list)
-    ghosts: list[Tensor] = field(default_factory=list)  # labels of constants taken for nought
-    written: dict[tuple[str, str], Written] = field(default_factory=dict)
-    guesses: list[str] = field(default_factory=list)  # modules whose numbers were guessed
-    barriers: list[Barrier] = field(default_factory=list)
+    ghosts: list[Tensor] = field(default_factory=list)  # labels of constants taken for zero
+    written: dict[tuple[str, str, int | None], Written] = field(default_factory=dict)
+    guessed: list[Node] = field(default_factory=list)  # operations whose numbers were guessed
+    untried: set[Key] = field(default_factory=set)  # those with other guesses left
+    barred: dict[tuple[str, str], list[Tensor]] = field(default_factory=dict)
+    node: Node | None = None  # the operation that is being looked at
 
     def fresh(self, count: int) -> Tensor:
         """New labels."""
@@ -164,34 +80,48 @@ class State:
         if labels is None:
             labels = self.axes[name, long[0]] = self.fresh(shape[long[0]])
         known = channels(shape, long[0], labels, tensor.detach().double().cpu().reshape(-1))
-        return Value(shape, known.labels, known.const, name)
+        const = unknown(len(shape)) if name in self.graph.changing else known.const
+        return Value(shape, known.labels, const, name)
+
+    def numbers(self, ref: Any) -> Tensor | None:
+        """What a bias, a gain or a statistic holds, NaN where that varies; `None` without one."""
+        if not isinstance(ref, Ref):
+            return None
+        name = self.graph.parameters.get(ref.number)
+        if name is not None and name not in self.graph.changing:
+            return self.graph.tensors[ref.number].detach().double().cpu()
+        held = self.get(ref).along(0)
+        return torch.full((1,), torch.nan, dtype=torch.float64) if held is None else held[1]
 
     def put(self, node: Node, value: Value, index: int = 0) -> None:
         self.values[node.outputs[index].number] = value
 
     def tie(self, one: Tensor, other: Tensor) -> None:
         """These channels go together or not at all; no channel on one side pins the other."""
-        known = (one != NONE) & (other != NONE)
+        known = (one >= 0) & (other >= 0)
         if bool(known.all()):
             self.ties.append((one, other))
             return
         if bool(known.any()):
             self.ties.append((one[known], other[known]))
-        self.pin(one[(other == NONE)])
-        self.pin(other[(one == NONE)])
+        self.pin(one[other == NONE])
+        self.pin(other[one == NONE])
+        met = torch.cat([one[other == WILD], other[one == WILD]])
+        if bool((met >= 0).any()):
+            self.follow(met)
+
+    def follow(self, labels: Tensor) -> None:
+        """A guess: what was made to be joined with these channels is as large as they are."""
+        assert self.node is not None
+        if not self.choose(self.node, [lambda: None]):
+            self.pin(labels)
 
     def pin(self, labels: Tensor) -> None:
         """These channels stay."""
         labels = labels.reshape(-1)
-        labels = labels[labels != NONE]
+        labels = labels[labels >= 0]
         if len(labels):
             self.pinned.append(labels)
-
-    def pin_sized(self, sizes: tuple[int, ...]) -> None:
-        """Whatever has as many channels as one of these numbers stays."""
-        for value in self.values.values():
-            if any(length > 1 and length in sizes for length in value.labels.shape):
-                self.pin(value.labels)
 
     def assign(self, ref: Any, axis: int, labels: Tensor) -> None:
         """An axis of a parameter has these channels: it is cut when they are."""
@@ -206,61 +136,79 @@ class State:
         else:
             self.axes[name, axis] = labels
 
-    def write(self, node: Node, attribute: str, parts: list[Tensor], *, several: bool) -> None:
+    def choose(self, node: Node, guesses: list[Callable[[], None]]) -> bool:
+        """Make the first guess about an operation that has not failed yet, if there is one."""
+        failed = self.trust.failed(self.graph, node)
+        if not self.guessed or self.guessed[-1] is not node:
+            self.guessed.append(node)
+        if failed >= len(guesses):
+            return False
+        self.untried.add(key_of(self.graph, node))
+        guesses[failed]()
+        return True
+
+    def write(self, node: Node, attribute: tuple[str, int | None], labels: Tensor) -> None:
         """An attribute of the running module counts these channels: it changes with them."""
-        key = node.module, attribute
+        name, item = attribute
+        key = node.module, name, item
         if key in self.written:
-            for old, new in zip(self.written[key].parts, parts, strict=True):
-                self.tie(old, new)
-        self.written[key] = Written(node.module, attribute, tuple(parts), several)
+            self.tie(self.written[key].labels, labels)
+        self.written[key] = Written(node.module, name, item, labels)
 
-    def attributes(self, node: Node, number: int | list[int]) -> list[str]:
-        """The names under which the running module keeps a number, or a list of numbers."""
-        module = self.graph.modules[node.module]
-        if type(module).__module__.startswith("torch.nn") or (
-            self.trust.level(module) != Trust.REWRITE
-        ):
-            return []
-        kinds = (int,) if isinstance(number, int) else (list, tuple)
-        return [
-            name
-            for name, held in vars(module).items()
-            if type(held) in kinds and (held if isinstance(held, int) else list(held)) == number
-        ]
-
-    def guess(self, node: Node) -> int:
-        """How far to believe that the numbers of this operation follow the channels."""
-        self.guesses.append(node.module)
-        return self.trust.level(self.graph.modules[node.module])
+    def attributes(self, node: Node, number: int) -> list[tuple[str, int | None]]:
+        """Where the running module keeps a number."""
+        return attributes_equal(self.graph.modules[node.module], number)
 
     def settled(self, labels: Tensor, const: Tensor) -> Tensor:
-        """The constants of a layer's outputs, noughts if ghosts are to go as in the paper."""
+        """The constants of a layer's outputs, zeros if ghosts are to go as in the paper."""
         ghost = ~const.isnan() & (const != 0)
         if not self.dropping or not bool(ghost.any()):
             return const
-        self.ghosts.append(labels[ghost & (labels != NONE)])
+        self.ghosts.append(labels[ghost & (labels >= 0)])
         return torch.where(ghost, 0.0, const)
 
     def bar(self, node: Node) -> None:
         """Let every channel that enters this operation stay."""
-        held = [self.get(ref).labels.reshape(-1) for ref in node.inputs]
-        labels = torch.cat([*held, torch.empty(0, dtype=torch.long)])
-        labels = labels[labels != NONE].unique()
-        self.pin(labels)
-        self.barriers.append(Barrier(str(node.op), node.module, len(labels)))
+        for ref in node.inputs:
+            self.because(node, self.get(ref).labels)
+            self.pin(self.get(ref).labels)
         for index, ref in enumerate(node.outputs):
             self.put(node, plain(self.graph.shapes[ref.number]), index)
+
+    def because(self, node: Node, labels: Tensor) -> None:
+        """Remember an operation as a reason why these channels may stay."""
+        labels = labels[labels >= 0]
+        if len(labels):
+            self.barred.setdefault((str(node.op), node.module), []).append(labels)
+
+    @property
+    def barriers(self) -> tuple[Barrier, ...]:
+        """What was noted by `because`, an operation of a module once, however often it runs."""
+        return tuple(
+            Barrier(operation, module, len(torch.cat(labels).unique()))
+            for (operation, module), labels in self.barred.items()
+        )
 
     def shape_of(self, node: Node, index: int = 0) -> tuple[int, ...]:
         return self.graph.shapes[node.outputs[index].number]
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for ATen operations by name, without overload or trailing underscore."""
+def rule(*names: str, reads_weights: bool = False) -> Callable[[Rule], Rule]:
+    """Register a rule for operations by name, without "aten.", overload or trailing underscore.
+
+    The rule gets the `State` and the `Node` and says what becomes of the channels: `state.get` what
+    is known of a value, `state.put` what is known of a result, `state.tie` channels that go
+    together, `state.pin` those that stay. A weight of several axes that an operation reads is not
+    cut, unless its rule `reads_weights` and says by `state.assign` which channels its axes are. A
+    name that has a rule already is refused.
+    """
 
     def add(function: Rule) -> Rule:
-        for name in names:
-            RULES[name] = function
+        taken = [name for name in names if name in RULES]
+        if taken:
+            raise ValueError(f"there is a rule for {', '.join(map(repr, taken))} already")
+        RULES.update(dict.fromkeys(names, function))
+        READS_WEIGHTS.update(names if reads_weights else ())
         return function
 
     return add
@@ -269,26 +217,37 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 def apply_rules(state: State) -> State:
     """Walk through the graph once."""
     graph = state.graph
+    raw: set[str] = set()  # parameters that are computed with
+    seen: set[str] = set()  # weights that evaluation uses: what training does with them is no news
     for node in graph.nodes:
-        if not node.inputs:  # made of nothing: it has no channels
-            continue
-        name = str(node.op.overloadpacket).removeprefix("aten.")
-        inner = name.removesuffix("_")
-        if inner != name and node.into_part:
-            state.bar(node)
-            state.pin(torch.arange(state.count))  # whatever else looks at that memory
-            continue
-        RULES.get(inner, State.bar)(state, node)
+        state.node, before = node, len(state.mixings)
+        if node.name not in READS_WEIGHTS:
+            raw.update(graph.parameters.get(ref.number, "") for ref in node.inputs)
+        if node.inputs or node.name in RULES:
+            RULES.get(node.name, State.bar)(state, node)
+        if not node.training:
+            seen.update(mixing.weight for mixing in state.mixings[before:])
+        else:
+            added = [mixing for mixing in state.mixings[before:] if mixing.weight not in seen]
+            state.mixings[before:] = added
     for ref in graph.outputs:
         state.pin(state.get(ref).labels)
+        raw.add(graph.parameters.get(ref.number, ""))
+    for name, axis in list(state.axes):
+        if name in raw and sum(size > 1 for size in graph.named[name].shape) > 1:
+            state.pin(state.axes[name, axis])
+    for name in raw & state.groupings.keys():
+        state.pin(state.groupings[name].inputs)
+        state.pin(state.groupings[name].outputs)
+    for node in graph.nodes:
+        if any(_within(node.module, path) for path in state.trust.held):
+            for ref in (*node.inputs, *node.outputs):
+                state.pin(state.get(ref).labels)
     return state
 
 
-def functional(op: Any) -> Any:
-    """The operation that does the same without writing in place."""
-    name = str(op.overloadpacket).removeprefix("aten.").removesuffix("_")
-    packet = getattr(torch.ops.aten, name)
-    return getattr(packet, op._overloadname)
+def _within(module: str, path: str) -> bool:
+    return not path or module == path or module.startswith(f"{path}.")
 
 
 def with_values(tree: Any, replace: Callable[[Ref], Any]) -> Any:

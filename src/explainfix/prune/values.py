@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 NONE = -1  # the label of an element that belongs to no channel that could be cut
+WILD = -2  # of a tensor made of one number: as large as whatever it will be joined with
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,21 @@ class Value:
                 return None
         for other in range(len(self.shape)):
             if other != axis and const.shape[other] > 1:
-                const = torch.full((1,) * len(self.shape), torch.nan, dtype=torch.float64)
+                const = unknown(len(self.shape))
                 break
         size = self.shape[axis]
         return labels.reshape(-1).expand(size), const.reshape(-1).expand(size)
 
 
-def plain(shape: tuple[int, ...]) -> Value:
-    """A value that varies and has no channels."""
+def unknown(rank: int) -> Tensor:
+    """The constants of a value that varies."""
+    return torch.full((1,) * rank, torch.nan, dtype=torch.float64)
+
+
+def plain(shape: tuple[int, ...], label: int = NONE, const: float = torch.nan) -> Value:
+    """A value that has no channels, and varies unless a constant is given."""
     ones = (1,) * len(shape)
-    return Value(shape, torch.full(ones, NONE), torch.full(ones, torch.nan, dtype=torch.float64))
+    return Value(shape, torch.full(ones, label), torch.full(ones, const, dtype=torch.float64))
 
 
 def channels(shape: tuple[int, ...], axis: int, labels: Tensor, const: Tensor) -> Value:
@@ -70,3 +76,8 @@ def compact(full: Tensor) -> Tensor:
 def widened(tensor: Tensor, shape: tuple[int, ...], axes: set[int]) -> Tensor:
     """Expanded to its whole length along some axes."""
     return tensor.expand([shape[a] if a in axes else tensor.shape[a] for a in range(len(shape))])
+
+
+def joined(one: Tensor, other: Tensor) -> Tensor:
+    """The labels of elements that belong together: a channel's, where one of the two has one."""
+    return torch.where(one >= 0, one, torch.maximum(one, other))

@@ -6,37 +6,41 @@ import torch
 from torch import Tensor
 
 from ..graph import Node, Ref
-from ..state import Mixing, State, rule
+from ..mixing import Grouping, Mixing
+from ..state import State, rule
 from ..values import channels
 
 
-@rule("convolution")
+@rule("convolution", reads_weights=True)
 def convolution(state: State, node: Node) -> None:
     x, weight_ref, bias, _, padding, _, turned, _, groups = node.args[:9]
     weight, value, shape = state.get(weight_ref), state.get(x), state.shape_of(node)
     held = value.along(1)
-    if held is None or weight.parameter not in state.graph.kernels:
+    name = weight.parameter
+    if held is None or name not in state.graph.kernels or name in state.graph.changing:
         state.bar(node)  # a weight that is computed, or whose groups are counted elsewhere
         return
     inputs, const = held
     kernels = state.graph.tensors[weight_ref.number].detach()
     if turned:
         kernels = _by_output(kernels, groups)
-    name = weight.parameter
     if groups == 1:
         state.assign(weight_ref, 0 if turned else 1, inputs)
-        first = 1 if turned else 0
-        if (name, first) not in state.axes:
-            state.axes[name, first] = state.fresh(shape[1])
-        outputs = state.axes[name, first]
+        outputs = _own_labels(state, name, 1 if turned else 0, shape[1])
     else:
-        outputs = _grouped(state, name, inputs, shape[1], groups)
-        state.axes[name, 0] = inputs if turned else outputs
+        outputs = _grouped(state, node, name, inputs, shape[1])
     exact = not turned and not any(padding)
     mixing = Mixing(
         node, outputs, inputs, kernels.flatten(2), groups, const, exact, name, _name(state, bias)
     )
     _finish(state, mixing, bias, shape)
+
+
+def _own_labels(state: State, name: str, axis: int, count: int) -> Tensor:
+    """The labels of a weight's outputs, new ones if it was not met yet."""
+    if (name, axis) not in state.axes:
+        state.axes[name, axis] = state.fresh(count)
+    return state.axes[name, axis]
 
 
 def _finish(state: State, mixing: Mixing, bias: Ref | None, shape: tuple[int, ...]) -> None:
@@ -47,8 +51,8 @@ def _finish(state: State, mixing: Mixing, bias: Ref | None, shape: tuple[int, ..
     if mixing.exact:
         usable |= ~mixing.const.isnan()
     total = mixing.sum_over(torch.where(usable, mixing.const, 0.0))
-    if bias is not None:
-        total = total + state.graph.tensors[bias.number].detach().double().cpu()
+    shift = state.numbers(bias)
+    total = total if shift is None else total + shift
     total[torch.from_numpy(mixing.reads(~usable.numpy()))] = torch.nan  # these vary
     total = state.settled(mixing.outputs, total)
     state.put(mixing.node, channels(shape, 1, mixing.outputs, total))
@@ -58,13 +62,22 @@ def _name(state: State, ref: Ref | None) -> str | None:
     return None if ref is None else state.graph.parameters.get(ref.number)
 
 
-def _grouped(state: State, name: str, inputs: Tensor, out: int, groups: int) -> Tensor:
-    """Each group goes as a whole: its inputs and outputs are tied to one label."""
-    if name not in state.grouped:
-        state.grouped[name] = state.fresh(groups)
-    labels = state.grouped[name]
-    state.tie(labels.repeat_interleave(len(inputs) // groups), inputs)
-    return labels.repeat_interleave(out // groups)
+def _grouped(state: State, node: Node, name: str, inputs: Tensor, out: int) -> Tensor:
+    """The outputs of a grouped convolution: one that lives needs its group, inputs and all."""
+    turned, groups = node.args[6], node.args[8]
+    if len(inputs) == out == groups:  # depthwise: input and output are one channel
+        outputs = state.grouped.setdefault(name, _own_labels(state, name, 0, out))
+        state.tie(outputs, inputs)
+        return outputs
+    known = state.groupings.get(name)
+    if known is not None:  # run once more
+        state.tie(known.inputs.reshape(-1), inputs)
+        return known.outputs.reshape(-1)
+    outputs = state.fresh(out)
+    state.axes[name, 0] = inputs if turned else outputs
+    grouping = Grouping(name, turned, inputs.reshape(groups, -1), outputs.reshape(groups, -1))
+    state.groupings[name] = grouping
+    return outputs
 
 
 def _by_output(kernels: Tensor, groups: int) -> Tensor:
@@ -73,13 +86,19 @@ def _by_output(kernels: Tensor, groups: int) -> Tensor:
     return blocks.transpose(1, 2).flatten(0, 1)
 
 
-@rule("addmm", "mm")
+@rule("addmm", "mm", reads_weights=True)
 def linear(state: State, node: Node) -> None:
     biased = str(node.op.overloadpacket) == "aten.addmm"
     bias, x, turned = node.args[:3] if biased else (None, *node.args[:2])
     weight, value, shape = state.get(turned), state.get(x), state.shape_of(node)
     held = value.along(1)
-    if held is None or weight.parameter is None or not weight.turned or node.kwargs:
+    if (
+        held is None
+        or weight.parameter is None
+        or not weight.turned
+        or node.kwargs
+        or (weight.parameter in state.graph.changing)
+    ):
         state.bar(node)
         return
     inputs, const = held
@@ -89,8 +108,6 @@ def linear(state: State, node: Node) -> None:
         state.tie(state.axes[name, 1], inputs)
     else:
         state.axes[name, 1] = inputs
-    if (name, 0) not in state.axes:
-        state.axes[name, 0] = state.fresh(shape[1])
-    outputs = state.axes[name, 0]
+    outputs = _own_labels(state, name, 0, shape[1])
     mixing = Mixing(node, outputs, inputs, kernels, 1, const, True, name, _name(state, bias))
     _finish(state, mixing, bias, shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from ..graph import Node, Ref
 from ..state import State, rule
@@ -22,7 +21,7 @@ def batch_norm(state: State, node: Node) -> None:
     labels, const = held
     for ref in node.args[1:5]:
         state.assign(ref, 0, labels)
-    weight, bias, mean, var = (_numbers(state, ref) for ref in node.args[1:5])
+    weight, bias, mean, var = (state.numbers(ref) for ref in node.args[1:5])
     if from_batch or state.training or mean is None or var is None:
         const = const * 0  # a constant is its own mean, and nothing is left of it
     else:
@@ -52,7 +51,7 @@ def group_norm(state: State, node: Node) -> None:
     parts = const.reshape(groups, -1)
     spread = parts.var(1, correction=0, keepdim=True)
     const = ((parts - parts.mean(1, keepdim=True)) / (spread + eps).sqrt()).reshape(-1)
-    gain, shift = _numbers(state, weight), _numbers(state, bias)
+    gain, shift = state.numbers(weight), state.numbers(bias)
     const = const if gain is None else const * gain
     const = const if shift is None else const + shift
     state.put(node, channels(value.shape, 1, labels, state.settled(labels, const)))
@@ -67,10 +66,3 @@ def layer_norm(state: State, node: Node) -> None:
         return
     unknown = torch.full((1,) * len(value.shape), torch.nan, dtype=torch.float64)
     state.put(node, Value(value.shape, value.labels, unknown))
-
-
-def _numbers(state: State, ref: object) -> Tensor | None:
-    """What a weight, a bias or a statistic holds, if there is one."""
-    if not isinstance(ref, Ref):
-        return None
-    return state.graph.tensors[ref.number].detach().double().cpu()

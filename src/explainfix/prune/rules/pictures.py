@@ -55,20 +55,6 @@ def reduce(state: State, node: Node) -> None:
     state.put(node, Value(shape, labels, compact(const)))
 
 
-@rule("empty_like", "zeros_like", "ones_like", "rand_like", "new_empty", "bernoulli", "uniform")
-def mask(state: State, node: Node) -> None:
-    """Something as large as its input, such as the noise of a dropout."""
-    value, shape = state.get(node.inputs[0]), state.shape_of(node)
-    if len(shape) != len(value.shape) or any(
-        length > 1 and size != full
-        for length, size, full in zip(value.labels.shape, shape, value.shape, strict=True)
-    ):
-        state.bar(node)
-        return
-    unknown = torch.full((1,) * len(shape), torch.nan, dtype=torch.float64)
-    state.put(node, Value(shape, value.labels, unknown))
-
-
 @rule("native_dropout")
 def dropout(state: State, node: Node) -> None:
     value = state.get(node.inputs[0])

@@ -3,43 +3,56 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ..graph import Node
-from ..state import State, Trust, listed, rule, run_on
-from ..values import NONE, Value, channels, compact, plain, widened
+from ..state import State, listed, rule, run_on
+from ..values import NONE, WILD, Value, channels, compact, joined, plain, unknown, widened
 
 
 @rule("alias", "clone", "detach", "contiguous", "_to_copy", "lift_fresh", "dropout")
 def same(state: State, node: Node) -> None:
     value = state.get(node.inputs[0])
-    state.put(node, Value(value.shape, value.labels, value.const))
+    const, dtype = value.const, node.kwargs.get("dtype")
+    if dtype is torch.bool:
+        const = torch.where(const.isnan(), torch.nan, (const != 0).double())
+    elif dtype is not None and not dtype.is_floating_point:
+        const = const.trunc()
+    state.put(node, Value(value.shape, value.labels, const))
 
 
-@rule("t", "transpose", "permute", "unsqueeze", "squeeze", "flip", "roll")
+@rule("t", reads_weights=True)
+def turn(state: State, node: Node) -> None:
+    """A linear layer reads its weight turned."""
+    value = state.get(node.inputs[0])
+    if value.parameter and len(value.shape) == 2:
+        state.put(node, Value(value.shape[::-1], value.labels, value.const, value.parameter, True))
+    else:
+        rearrange(state, node)
+
+
+@rule("transpose", "permute", "unsqueeze", "squeeze", "flip", "roll")
 def rearrange(state: State, node: Node) -> None:
     value = state.get(node.inputs[0])
-    name = str(node.op.overloadpacket)
-    if name == "aten.t" and value.parameter and len(value.shape) == 2:
-        state.put(node, Value(value.shape[::-1], value.labels, value.const, value.parameter, True))
-        return
-    moves = name in ("aten.roll", "aten.flip")
+    whole = node.name in ("roll", "flip", "squeeze")  # these look at how long an axis is
     labels, const = (
-        run_on(node, (t.expand(value.shape) if moves else t,)) for t in (value.labels, value.const)
+        run_on(node, (t.expand(value.shape) if whole else t,)) for t in (value.labels, value.const)
     )
-    if name == "aten.squeeze" and labels.dim() != len(state.shape_of(node)):
-        labels, const = (
-            run_on(node, (t.expand(value.shape),)) for t in (value.labels, value.const)
-        )
-    state.put(node, Value(state.shape_of(node), compact(labels), compact(const)))
+    labels = compact(labels)
+    if node.name == "roll" and not torch.equal(labels, value.labels):
+        state.because(node, labels)
+        state.pin(labels)  # what comes round depends on how many there are
+    state.put(node, Value(state.shape_of(node), labels, compact(const)))
 
 
 @rule("slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind")
 def take(state: State, node: Node) -> None:
     value = state.get(node.inputs[0])
-    name = str(node.op.overloadpacket).removeprefix("aten.")
+    name = node.name
     place = 2 if "split" in name or name == "chunk" else 1
     axis = node.args[place] if len(node.args) > place else node.kwargs.get("dim", 0)
     axis %= len(value.shape)
@@ -61,43 +74,72 @@ def take(state: State, node: Node) -> None:
 
 
 def _split_follows(state: State, node: Node, parts: list[Tensor]) -> bool:
-    """Whether a split can go with its channels: its sizes are attributes, or equal shares."""
-    level = state.guess(node)
+    """Whether a split can go with its channels.
+
+    Its sizes may follow the shapes of tensors, or be numbers that the module keeps.
+    """
     sizes = [len(part) for part in parts]
-    for name in state.attributes(node, sizes)[:1]:
-        state.write(node, name, parts, several=True)
-        return True
-    if len(set(sizes)) > 1:  # a number for each part, those that are equal in the order given
-        names = [
-            state.attributes(node, size)[sizes[:i].count(size) :] for i, size in enumerate(sizes)
+    equal = len(set(sizes)) == 1
+
+    def alike() -> None:
+        for part in parts[1:] if equal else []:
+            state.tie(parts[0], part)
+
+    def counted(*places: tuple[tuple[str, int | None], Tensor]) -> None:
+        for attribute, labels in places:
+            state.write(node, attribute, labels)
+
+    def counted_alike(place: tuple[str, int | None], labels: Tensor) -> None:
+        alike()
+        counted((place, labels))
+
+    guesses: list[Callable[[], None]] = [alike]
+    held = [state.attributes(node, size) for size in sizes]
+    guesses += [  # a list of just these sizes
+        partial(counted, *(((name, place), part) for place, part in enumerate(parts)))
+        for name, first in held[0]
+        if first == 0 and all((name, place) in known for place, known in enumerate(held))
+    ]
+    if not equal:  # a number for each part, those that are equal in the order given
+        single = [
+            [place for place in known if place[1] is None][sizes[:i].count(size) :]
+            for i, (size, known) in enumerate(zip(sizes, held, strict=True))
         ]
-        if all(names):
-            for (name, *_), part in zip(names, parts, strict=True):
-                state.write(node, name, [part], several=False)
-        return all(names)
-    if level == Trust.STAY:
-        return False
-    for part in parts[1:]:
-        state.tie(parts[0], part)
+        if all(single):
+            each = [(known[0], part) for known, part in zip(single, parts, strict=True)]
+            guesses.append(partial(counted, *each))
+        return state.choose(node, guesses)
     for number, labels in ((sizes[0], parts[0]), (sum(sizes), torch.cat(parts))):
-        for name in state.attributes(node, number)[:1]:
-            state.write(node, name, [labels], several=False)
-            return True
-    return True
+        places = state.attributes(node, number)
+        guesses += [partial(counted_alike, place, labels) for place in places]
+    return state.choose(node, guesses)
 
 
 def _slice_follows(state: State, node: Node, labels: Tensor) -> bool:
-    """Whether the ends of a slice are attributes of the module, and so can be rewritten."""
-    state.guess(node)
+    """Whether a slice can go with its channels.
+
+    Its ends may follow the shapes of tensors, be a share of all, or numbers the module keeps.
+    """
     start, end = (*node.args[2:4], None, None)[:2]
     size = len(labels)
-    ends = [end for end in (start or 0, min(size if end is None else end, size)) if 0 < end < size]
-    names = [state.attributes(node, end) for end in ends]
-    if len(node.args) > 4 or not all(names):
+    if len(node.args) > 4 and node.args[4] != 1:
         return False
-    for end, (name, *_) in zip(ends, names, strict=True):
-        state.write(node, name, [labels[:end]], several=False)
-    return True
+    ends = [end for end in (start or 0, min(size if end is None else end, size)) if 0 < end < size]
+
+    def shares() -> None:
+        blocks = labels.reshape(-1, math.gcd(size, *ends))
+        state.tie(blocks[:1].expand_as(blocks).reshape(-1), blocks.reshape(-1))
+
+    def counted(*places: tuple[str, int | None]) -> None:
+        for end, place in zip(ends, places, strict=True):
+            state.write(node, place, labels[:end])
+
+    guesses: list[Callable[[], None]] = [lambda: None]
+    if math.gcd(size, *ends) > 1:
+        guesses.append(shares)
+    held = [state.attributes(node, end) for end in ends]
+    guesses += [partial(counted, *places) for places in zip(*held, strict=False)]
+    return state.choose(node, guesses)
 
 
 @rule("cat", "stack")
@@ -105,7 +147,7 @@ def join(state: State, node: Node) -> None:
     parts = [state.get(ref) for ref in node.inputs]
     shape = state.shape_of(node)
     axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
-    stacking = str(node.op.overloadpacket) == "aten.stack"
+    stacking = node.name == "stack"
     parts = [part for part in parts if math.prod(part.shape)] or parts
     rank = len(parts[0].shape)
     axis %= len(shape)
@@ -129,6 +171,7 @@ def _alike(state: State, parts: list[Tensor], axis: int | None) -> list[Tensor]:
     first = parts[0] if axis is None else parts[0].narrow(axis, 0, 1)
     for part in parts:
         state.tie(first.expand_as(part).reshape(-1), part.reshape(-1))
+        first = joined(first, part if axis is None else part.narrow(axis, 0, 1))
     return [first.expand_as(part) for part in parts]
 
 
@@ -148,24 +191,33 @@ def reshape(state: State, node: Node) -> None:
 
 
 def _one_axis(state: State, node: Node, labels: Tensor) -> Tensor:
-    """Channels spread over several axes: the longest follows their number, the others stay."""
+    """Channels spread over several axes: one follows their number, the others stay as long."""
     if labels.numel() == 1:
         return labels
-    if state.guess(node) == Trust.STAY:
-        state.pin(labels)
-        state.pin_sized(state.shape_of(node))  # the numbers may be those of any other value
-        return labels
     split = [axis for axis in range(labels.dim()) if labels.shape[axis] > 1]
-    main = max(split, key=lambda axis: labels.shape[axis])
+    split.sort(key=lambda axis: -labels.shape[axis])
+    kept: list[Tensor] = []
+
+    def follow(main: int, place: tuple[str, int | None] | None = None) -> None:
+        along = labels
+        for axis in split:
+            if axis != main:
+                first = along.narrow(axis, 0, 1)
+                state.tie(first.expand_as(along).reshape(-1), along.reshape(-1))
+                along = first
+        kept.append(along)
+        if place is not None:
+            state.write(node, place, along.reshape(-1))
+
+    guesses: list[Callable[[], None]] = []
     for axis in split:
-        if axis != main:
-            first = labels.narrow(axis, 0, 1)
-            state.tie(first.expand_as(labels).reshape(-1), labels.reshape(-1))
-            labels = first
-    if len(split) > 1:
-        for name in state.attributes(node, labels.shape[main])[:1]:
-            state.write(node, name, [labels.reshape(-1)], several=False)
-    return labels
+        guesses.append(partial(follow, axis))
+        places = state.attributes(node, labels.shape[axis])
+        guesses += [partial(follow, axis, place) for place in places]
+    if not state.choose(node, guesses):
+        state.pin(labels)
+        return labels
+    return kept[0]
 
 
 @rule("repeat")
@@ -218,7 +270,7 @@ def expand(state: State, node: Node) -> None:
 def pad(state: State, node: Node) -> None:
     value, shape = state.get(node.inputs[0]), state.shape_of(node)
     changed = [a for a in range(len(shape)) if shape[a] != value.shape[a]]
-    constant = str(node.op.overloadpacket) == "aten.constant_pad_nd"
+    constant = node.name == "constant_pad_nd"
     fill = float(node.args[2]) if constant and len(node.args) > 2 else 0.0
     if any(value.labels.shape[a] > 1 for a in changed):
         if not constant:
@@ -233,3 +285,85 @@ def pad(state: State, node: Node) -> None:
     if constant:
         const = torch.where(const == fill, const, torch.nan)
     state.put(node, Value(shape, value.labels, const))
+
+
+@rule("write_back")
+def write_back(state: State, node: Node) -> None:
+    """A part of a tensor was written: there it has the labels and constants of what is new."""
+    whole, part = (state.get(ref) for ref in node.inputs)
+    view = node.args[2]
+    if view.op is torch.ops.aten.as_strided.default:  # says nothing of rows and columns
+        state.bar(node)
+        return
+    size = math.prod(whole.shape)
+    places = view.look(torch.arange(size).reshape(whole.shape)).reshape(-1)
+    results = []
+    for old, new in ((whole.labels, part.labels), (whole.const, part.const)):
+        full = old.expand(whole.shape).reshape(-1).clone()
+        full[places] = new.expand(part.shape).reshape(-1)
+        results.append(full.reshape(whole.shape))
+    labels, const = _as_elsewhere(state, results[0]), results[1]
+    unset = state.unset.get(node.inputs[0].number, torch.zeros((), dtype=torch.bool))
+    unset = unset.expand(whole.shape).reshape(-1).clone()
+    unset[places] = False
+    unset = unset.reshape(whole.shape)
+    if bool(unset.any()):
+        state.unset[node.outputs[0].number] = unset
+    # A constant here and not there says nothing of images of another size.
+    even = [axis for axis in range(len(whole.shape)) if labels.shape[axis] == 1]
+    if even:
+        low = torch.where(unset, torch.inf, const).amin(even, keepdim=True)
+        high = torch.where(unset, -torch.inf, const).amax(even, keepdim=True)
+        const = torch.where(low == high, low, torch.nan)
+    state.put(node, Value(whole.shape, labels, compact(const)))
+
+
+def _as_elsewhere(state: State, labels: Tensor) -> Tensor:
+    """Labels of what was made of nothing are those of its row, where a part of it was written."""
+    if not bool((labels == WILD).any()) or not bool((labels >= 0).any()):
+        return compact(labels)
+    for axis in range(labels.dim()):
+        others = tuple(other for other in range(labels.dim()) if other != axis)
+        largest = labels.amax(others, keepdim=True)
+        if bool(((labels == largest) | (labels == WILD)).all()):  # along this axis they differ
+            state.follow(largest.reshape(-1))
+            return largest
+    return compact(labels)
+
+
+@rule("zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty")
+def made(state: State, node: Node) -> None:
+    """Made of one number, in a size that will fit what it is joined with."""
+    state.put(node, plain(state.shape_of(node), WILD, _number(node)))
+    _note_unset(state, node)
+
+
+@rule("zeros_like", "ones_like", "full_like", "empty_like")
+def made_like(state: State, node: Node) -> None:
+    value = state.get(node.inputs[0])
+    const = torch.full((1,) * len(value.shape), _number(node), dtype=torch.float64)
+    state.put(node, Value(value.shape, value.labels, const))
+    _note_unset(state, node)
+
+
+def _note_unset(state: State, node: Node) -> None:
+    if "empty" in node.name:
+        state.unset[node.outputs[0].number] = torch.ones((), dtype=torch.bool)
+
+
+def _number(node: Node) -> float:
+    kind = node.name.removeprefix("new_").removesuffix("_like")
+    if kind == "full":
+        given = node.args[2 if node.name == "new_full" else 1]
+        return float(given) if isinstance(given, (int, float)) else math.nan
+    return {"zeros": 0.0, "ones": 1.0}.get(kind, math.nan)
+
+
+@rule("rand_like", "randn_like", "bernoulli", "uniform", "normal", "exponential")
+def chance(state: State, node: Node) -> None:
+    """Noise as large as its input. Each number is drawn for its place: in evaluation all stay."""
+    value = state.get(node.inputs[0])
+    if not node.training:
+        state.because(node, value.labels)
+        state.pin(value.labels)
+    state.put(node, Value(value.shape, value.labels, unknown(len(value.shape))))
