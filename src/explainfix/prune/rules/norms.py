@@ -8,6 +8,7 @@ from torch import Tensor
 from ..graph import Node, Ref
 from ..state import State, rule
 from ..values import Value, channels
+from .axes import pin_single
 
 
 @rule("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
@@ -65,12 +66,18 @@ def layer_norm(state: State, node: Node) -> None:
     if any(value.labels.shape[axis] > 1 for axis in over):
         state.bar(node)  # the mean is over these channels: each one counts
         return
+    pin_single(state, value)
+    for ref in node.inputs[1:]:
+        state.pin(state.get(ref).labels)
     unknown = torch.full((1,) * len(value.shape), torch.nan, dtype=torch.float64)
     state.put(node, Value(value.shape, value.labels, unknown))
 
 
 def _numbers(state: State, ref: object) -> Tensor | None:
-    """What a weight, a bias or a statistic holds, if there is one."""
+    """What a weight, a bias or a statistic holds, if there is one: NaN where that is computed."""
     if not isinstance(ref, Ref):
         return None
-    return state.graph.tensors[ref.number].detach().double().cpu()
+    if ref.number in state.graph.parameters:
+        return state.graph.tensors[ref.number].detach().double().cpu()
+    value = state.get(ref)
+    return value.const.expand(value.shape)
