@@ -17,9 +17,12 @@ JUMPS = {
 }  # fmt: skip
 # Of these only zero is kept: false is zero in every type, and atan2 jumps at minus zero.
 ZERO_ONLY = {
-    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not",
+    "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not",
     "isnan", "isinf", "atan2",
 }  # fmt: skip
+
+# Nothing is known of these: equal up to rounding, and bits, which depend on the type.
+UNKNOWN = {"eq", "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"}
 
 
 @rule(
@@ -29,7 +32,7 @@ ZERO_ONLY = {
     "log_sigmoid_forward", "_prelu_kernel", "maximum", "minimum", "erf", "erfc", "reciprocal",
     "rsub", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "log", "log2", "log10",
     "log1p", "expm1", "exp2", "logit", "xlogy", "lerp", "hypot", "softshrink", "nan_to_num",
-    "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", *JUMPS, *ZERO_ONLY,
+    *JUMPS, *ZERO_ONLY, *UNKNOWN,
 )  # fmt: skip
 def pointwise(state: State, node: Node) -> None:
     shape = state.shape_of(node)
@@ -73,10 +76,13 @@ def _evaluated(state: State, node: Node, rank: int) -> Tensor:
     """The operation on the constants: NaN wherever one of them varies, whatever it makes of NaN."""
     name = str(node.op.overloadpacket).removeprefix("aten.").removesuffix("_")
     consts = {ref: state.get(ref).const for ref in node.inputs}
+    unknown = torch.full((1,) * rank, torch.nan, dtype=torch.float64)
+    if name in UNKNOWN:
+        return unknown
     try:
         result = _run(node, consts)
-    except (RuntimeError, TypeError, NotImplementedError):  # such as bitwise operations on floats
-        return torch.full((1,) * rank, torch.nan, dtype=torch.float64)
+    except (RuntimeError, TypeError, NotImplementedError):  # not for floats
+        return unknown
     if name in JUMPS or name in ZERO_ONLY or node.kwargs.get("rounding_mode"):
         for ref, const in consts.items():
             for near in (const * 0.999, const * 1.001):
