@@ -45,6 +45,7 @@ class Case:
     zero: Sequence[int] = (1, 5)
     modules: Callable[[], dict] = field(default=dict)
     sizes: bool = True  # it takes pictures of another size
+    size: int | None = None  # of the example
 
 
 class Net(nn.Module):
@@ -79,7 +80,7 @@ class Net(nn.Module):
 
 
 def example(case, batch=2, size=None):
-    size = size or {1: 12, 2: 8, 3: 4}[case.rank]
+    size = size or case.size or {1: 12, 2: 8, 3: 4}[case.rank]
     return torch.randn(batch, 3, *[size] * case.rank, dtype=torch.float64)
 
 
@@ -165,7 +166,6 @@ PICTURES = {
     2: {
         "max_pool2d_with_indices": lambda x: F.max_pool2d(x, 3, 2, 1),
         "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x, 3),
-        "avg_pool2d": lambda x: F.avg_pool2d(x, 2),
         "_adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, 3),
         "upsample_nearest2d": lambda x: F.interpolate(x, scale_factor=2),
         "_upsample_nearest_exact2d": lambda x: F.interpolate(
@@ -187,7 +187,6 @@ PICTURES = {
     3: {
         "max_pool3d_with_indices": lambda x: F.max_pool3d(x, 2),
         "adaptive_max_pool3d": lambda x: F.adaptive_max_pool3d(x, 2),
-        "avg_pool3d": lambda x: F.avg_pool3d(x, 3, 1, 1, count_include_pad=False),
         "_adaptive_avg_pool3d": lambda x: F.adaptive_avg_pool3d(x, 2),
         "upsample_nearest3d": lambda x: F.interpolate(x, scale_factor=2),
         "_upsample_nearest_exact3d": lambda x: F.interpolate(
@@ -286,8 +285,8 @@ CASES: dict[str, Case | list[Case]] = {
         along(lambda x: x.sum((2, 3)), 6),
         along(lambda x: x.sum(1, keepdim=True) * x, 6),
         along(lambda x: x.sum() * x, 6),
-        # The example is one wide: another picture has a wider sum of the constant.
-        along(lambda x: x.mean(2, keepdim=True)[..., :1].sum(2), 6),
+        along(lambda x: x.sum((2, 3)), 6, size=1),  # of one constant, elsewhere of many
+        along(lambda x: x * x.sum(0), 6),
     ],
     "nansum": along(lambda x: x.nansum(2), 6),
     "count_nonzero": along(lambda x: torch.count_nonzero(x, 2).to(x.dtype), 6),
@@ -306,6 +305,12 @@ CASES: dict[str, Case | list[Case]] = {
     "_softmax": [along(lambda x: x * x.softmax(2), 6), along(lambda x: x.softmax(1), 8)],
     "_log_softmax": along(lambda x: x * x.log_softmax(2), 6),
     # Pictures.
+    "avg_pool3d": [Case(same(lambda x: F.avg_pool3d(x, 3, 1, 1)), left=6, rank=3),
+                   kept(lambda x: F.avg_pool3d(x, 3, 1, 1, count_include_pad=False), rank=3),
+                   Case(same(lambda x: F.local_response_norm(x, 3)), left=8)],
+    "avg_pool2d": [Case(same(lambda x: F.avg_pool2d(x, 3, 1, 1)), left=6),
+                   kept(lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True)),
+                   Case(same(lambda x: F.avg_pool2d(x, 2, divisor_override=3)), left=6)],
     "max_unpool2d": Case(unpooled(F.max_pool2d, F.max_unpool2d), left=6),
     "max_unpool3d": Case(unpooled(F.max_pool3d, F.max_unpool3d), left=6, rank=3),
     "fractional_max_pool2d": Case(
@@ -318,13 +323,29 @@ CASES: dict[str, Case | list[Case]] = {
             x, 2, 2, _random_samples=torch.full((*x.shape[:2], 3), 0.4, dtype=x.dtype))),
         left=8, rank=3,
     ),
-    "grid_sampler_2d": Case(
-        same(lambda x: F.grid_sample(x, grid(x, 2), align_corners=False)), left=6),
+    "grid_sampler_2d": [
+        Case(same(lambda x: F.grid_sample(x, grid(x, 2), align_corners=False)), left=6),
+        Case(
+            lambda net, x: F.grid_sample(x, F.affine_grid(
+                net.where(x).mean((2, 3)).view(-1, 2, 3), x.shape, align_corners=False),
+                align_corners=False),
+            left=6, modules=lambda: {"where": nn.Conv2d(8, 6, 1)}),
+    ],
     "grid_sampler_3d": Case(
         same(lambda x: F.grid_sample(x, grid(x, 3), align_corners=False)), left=6, rank=3),
     "im2col": [kept(lambda x: F.unfold(x, 3)), Case(same(lambda x: F.unfold(x, 3, padding=1)), 6)],
     "col2im": Case(same(lambda x: F.fold(F.unfold(x, 2, stride=2), x.shape[2:], 2, stride=2)), 6),
     "constant_pad_nd": Case(same(lambda x: F.pad(x, (1, 1))), left=6),
+    "unfold": kept(lambda x: x.unfold(2, 3, 1)),
+    "tril": Case(same(torch.tril), left=6),
+    "triu": Case(same(torch.triu), left=6),
+    # Frequencies.
+    "_fft_r2c": Case(same(lambda x: torch.fft.rfft2(x).abs()), left=6),
+    "_fft_c2r": Case(same(lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * 2j)), left=6),
+    "_fft_c2c": Case(same(lambda x: torch.fft.ifft2(torch.fft.fft2(x)).real), left=6),
+    "view_as_real": Case(same(lambda x: torch.view_as_real(torch.fft.rfft2(x))), left=6),
+    "view_as_complex": Case(
+        same(lambda x: torch.view_as_complex(torch.stack([x, x], -1)).abs()), left=6),
     # Indices.
     "index": [
         kept(lambda x: x[:, :, [0, 2, 1]]),
@@ -334,6 +355,14 @@ CASES: dict[str, Case | list[Case]] = {
     ],
     "index_select": [kept(lambda x: x.index_select(2, indexed([0, 2]))),
                      Case(same(lambda x: x.index_select(1, indexed([0, 2, 5]))), left=8)],
+    "embedding": [
+        Case(lambda net, x: x + net.e(torch.arange(len(x)) % 4)[:, :, None, None],
+             left=8, modules=lambda: {"e": nn.Embedding(4, 8)}),
+        Case(lambda net, x: net.e(x.argmax(1)).movedim(-1, 1), left=8,
+             modules=lambda: {"e": nn.Embedding(8, 4)}),
+        Case(lambda net, x: x * net.e(torch.arange(len(x)) % 4)[:, :, None, None],
+             left=6, modules=lambda: {"e": nn.Embedding(4, 8)}),
+    ],
     "gather": kept(lambda x: x.gather(2, x.argsort(2))),
     # Regions.
     "torchvision.roi_align": Case(

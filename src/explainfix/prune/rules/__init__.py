@@ -9,3 +9,4 @@ from . import pictures as pictures
 from . import pointwise as pointwise
 from . import reductions as reductions
 from . import shapes as shapes
+from . import spectra as spectra

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..graph import Node
+from ..graph import Node, Ref
 from ..state import State
 from ..values import Value
 
@@ -34,6 +34,14 @@ def axes_of(node: Node, value: Value) -> list[int]:
 def labelled(value: Value, axes: Iterable[int]) -> bool:
     """Whether channels lie along one of these axes."""
     return any(value.labels.shape[axis] > 1 for axis in axes)
+
+
+def numbers(state: State, ref: Ref) -> Tensor:
+    """What a weight, a bias or a statistic holds: NaN where that is computed."""
+    if ref.number in state.graph.parameters:
+        return state.graph.tensors[ref.number].detach().double().cpu()
+    value = state.get(ref)
+    return value.const.expand(value.shape)
 
 
 def pin_single(state: State, value: Value) -> None:

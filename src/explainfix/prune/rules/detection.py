@@ -7,7 +7,7 @@ import torch
 from ..graph import Node
 from ..state import Mixing, State, rule
 from ..values import channels, plain
-from .axes import argument, even, lost, zero_kept
+from .axes import argument, even, lost, numbers, zero_kept
 
 
 @rule("torchvision.roi_align", "torchvision.roi_pool")
@@ -61,6 +61,6 @@ def deformable(state: State, node: Node) -> None:
     bias_name = state.graph.parameters.get(bias.number)
     mixing = Mixing(node, outputs, inputs, kernels, groups, const, False, name, bias_name)
     state.mixings.append(mixing)
-    total = state.graph.tensors[bias.number].detach().double().cpu().clone()
-    total[torch.from_numpy(mixing.reads((const != 0).numpy()))] = torch.nan  # these vary
+    varying = torch.from_numpy(mixing.reads((const != 0).numpy()))
+    total = torch.where(varying, torch.nan, numbers(state, bias))
     state.put(node, channels(shape, 1, outputs, state.settled(outputs, total)))

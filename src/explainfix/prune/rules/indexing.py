@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ..graph import Node, Ref
 from ..state import State, rule
-from ..values import Value, plain
+from ..values import Value, channels, plain
 from .axes import argument, even, labelled, pin_single
 from .pointwise import together
 
@@ -49,6 +50,24 @@ def index_select(state: State, node: Node) -> None:
         state.put(node, plain(shape))
         return
     state.put(node, Value(shape, value.labels, even(value.const, [axis])))
+
+
+@rule("embedding")
+def embedding(state: State, node: Node) -> None:
+    """Rows of a table: its columns are channels."""
+    table, shape = node.args[0], state.shape_of(node)
+    name = state.graph.parameters.get(table.number)
+    readers = {str(reader.op.overloadpacket) for reader in state.graph.readers[table]}
+    single = min(state.graph.shapes[table.number]) == 1
+    if name is None or single or not readers <= {"aten.embedding", "aten.t"}:
+        state.bar(node)  # somebody else may need the whole table
+        return
+    state.pin(state.get(node.args[1]).labels)
+    if (name, 1) not in state.axes:
+        state.axes[name, 1] = state.fresh(shape[-1])
+    labels = state.axes[name, 1]
+    unknown = torch.full((1,), torch.nan, dtype=torch.float64)
+    state.put(node, channels(shape, len(shape) - 1, labels, unknown))
 
 
 @rule("gather")

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..graph import Node, Ref
 from ..state import State, rule
 from ..values import Value, channels
-from .axes import pin_single
+from .axes import numbers, pin_single
 
 
 @rule("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
@@ -23,7 +23,7 @@ def batch_norm(state: State, node: Node) -> None:
     labels, const = held
     for ref in node.args[1:5]:
         state.assign(ref, 0, labels)
-    weight, bias, mean, var = (_numbers(state, ref) for ref in node.args[1:5])
+    weight, bias, mean, var = (_given(state, ref) for ref in node.args[1:5])
     if from_batch or state.training or mean is None or var is None:
         const = const * 0  # a constant is its own mean, and nothing is left of it
     else:
@@ -53,7 +53,7 @@ def group_norm(state: State, node: Node) -> None:
     parts = const.reshape(groups, -1)
     spread = parts.var(1, correction=0, keepdim=True)
     const = ((parts - parts.mean(1, keepdim=True)) / (spread + eps).sqrt()).reshape(-1)
-    gain, shift = _numbers(state, weight), _numbers(state, bias)
+    gain, shift = _given(state, weight), _given(state, bias)
     const = const if gain is None else const * gain
     const = const if shift is None else const + shift
     state.put(node, channels(value.shape, 1, labels, state.settled(labels, const)))
@@ -73,11 +73,5 @@ def layer_norm(state: State, node: Node) -> None:
     state.put(node, Value(value.shape, value.labels, unknown))
 
 
-def _numbers(state: State, ref: object) -> Tensor | None:
-    """What a weight, a bias or a statistic holds, if there is one: NaN where that is computed."""
-    if not isinstance(ref, Ref):
-        return None
-    if ref.number in state.graph.parameters:
-        return state.graph.tensors[ref.number].detach().double().cpu()
-    value = state.get(ref)
-    return value.const.expand(value.shape)
+def _given(state: State, ref: object) -> Tensor | None:
+    return numbers(state, ref) if isinstance(ref, Ref) else None

@@ -88,6 +88,28 @@ def turn(state: State, node: Node) -> None:
     state.put(node, Value(state.shape_of(node), value.labels, even(value.const, axes)))
 
 
+@rule("unfold")
+def windows(state: State, node: Node) -> None:
+    """Windows along an axis, whose elements get an axis of their own."""
+    value, axis = state.get(node.args[0]), node.args[1] % len(state.get(node.args[0]).shape)
+    if labelled(value, [axis]):
+        state.bar(node)
+        return
+    pin_single(state, value)
+    labels, const = value.labels[..., None], even(value.const, [axis])[..., None]
+    state.put(node, Value(state.shape_of(node), labels, const))
+
+
+@rule("tril", "triu")
+def triangle(state: State, node: Node) -> None:
+    """Sets a part of each matrix to zero."""
+    value = state.get(node.args[0])
+    axes = [len(value.shape) - 2, len(value.shape) - 1]
+    if labelled(value, axes):
+        state.pin(value.labels)
+    state.put(node, Value(value.shape, value.labels, zero_kept(even(value.const, axes))))
+
+
 @rule("im2col")
 def unfold(state: State, node: Node) -> None:
     """Every channel becomes as many as a window has elements."""

@@ -103,6 +103,8 @@ def _run(node: Node, consts: dict[Ref, Tensor]) -> Tensor:
     args, kwargs = with_values((node.args, node.kwargs), consts.__getitem__)
     result = functional(node.op)(*args, **kwargs)
     first: Tensor = result[0] if isinstance(result, tuple) else result
+    if first.is_complex():  # a constant is a real number
+        first = torch.where((first.imag == 0) | first.isnan(), first.real, torch.nan)
     return first.double()
 
 
