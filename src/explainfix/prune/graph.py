@@ -120,5 +120,5 @@ def rule_name(op: Any) -> str:
 
 def functional(op: Any) -> Any:
     """The operation that does the same without writing in place."""
-    packet = getattr(torch.ops.aten, rule_name(op))
-    return getattr(packet, op._overloadname)
+    packet, overload = getattr(torch.ops.aten, rule_name(op)), op._overloadname
+    return getattr(packet, overload if overload in packet.overloads() else packet.overloads()[0])

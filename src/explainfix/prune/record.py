@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..layers import Convolution
@@ -128,7 +129,13 @@ class Recorder(TorchDispatchMode):
         self.graph.literals -= {self.slot(tensor).number for tensor in inputs}
         given = {id(t) for t in (*self.model.parameters(), *self.model.buffers(), *inputs)}
         try:
-            with torch.no_grad(), same_chance(), _module_names(self.model, self.current), self:
+            with (
+                torch.no_grad(),
+                same_chance(),
+                sdpa_kernel(SDPBackend.MATH),  # the choice of a kernel depends on sizes
+                _module_names(self.model, self.current),
+                self,
+            ):
                 result = self.model(*copied.args, **copied.kwargs)
         except Exception as problem:  # whatever a model of somebody's raises
             raise Failed(self.graph, problem) from problem

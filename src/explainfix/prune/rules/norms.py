@@ -7,6 +7,7 @@ import torch
 from ..graph import Node, Ref
 from ..state import State, rule
 from ..values import Value, channels
+from .axes import pin_single
 
 
 @rule("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
@@ -64,5 +65,8 @@ def layer_norm(state: State, node: Node) -> None:
     if any(value.labels.shape[axis] > 1 for axis in over):
         state.bar(node)  # the mean is over these channels: each one counts
         return
+    pin_single(state, value)
+    for ref in node.inputs[1:]:
+        state.pin(state.get(ref).labels)
     unknown = torch.full((1,) * len(value.shape), torch.nan, dtype=torch.float64)
     state.put(node, Value(value.shape, value.labels, unknown))

@@ -20,9 +20,10 @@ def same(state: State, node: Node) -> None:
     const, dtype = value.const, node.kwargs.get("dtype")
     if dtype is torch.bool:
         const = torch.where(const.isnan(), torch.nan, (const != 0).double())
-    elif dtype is not None and not dtype.is_floating_point:
+    elif dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         const = const.trunc()
     state.put(node, Value(value.shape, value.labels, const))
+    _look_at_unset(state, node)
 
 
 @rule("t", reads_weights=True)
@@ -47,6 +48,16 @@ def rearrange(state: State, node: Node) -> None:
         state.because(node, labels)
         state.pin(labels)  # what comes round depends on how many there are
     state.put(node, Value(state.shape_of(node), labels, compact(const)))
+    _look_at_unset(state, node)
+
+
+def _look_at_unset(state: State, node: Node) -> None:
+    """A look into memory that was not written everywhere yet."""
+    unset = state.unset.get(node.inputs[0].number)
+    if unset is not None:
+        whole = unset.expand(state.graph.shapes[node.inputs[0].number])
+        for ref, part in zip(node.outputs, listed(run_on(node, (whole,))), strict=True):
+            state.unset[ref.number] = compact(part)
 
 
 @rule("slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind")
@@ -71,6 +82,7 @@ def take(state: State, node: Node) -> None:
             state.pin(value.labels)
     for index, (part, number) in enumerate(zip(parts, numbers, strict=True)):
         state.put(node, Value(state.shape_of(node, index), compact(part), compact(number)), index)
+    _look_at_unset(state, node)
 
 
 def _split_follows(state: State, node: Node, parts: list[Tensor]) -> bool:
@@ -179,6 +191,7 @@ def _alike(state: State, parts: list[Tensor], axis: int | None) -> list[Tensor]:
 def reshape(state: State, node: Node) -> None:
     value = state.get(node.inputs[0])
     shape = state.shape_of(node)
+    _look_at_unset(state, node)
     if shape == value.shape:
         state.put(node, Value(shape, value.labels, value.const))
         return

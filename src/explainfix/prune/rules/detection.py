@@ -1,0 +1,68 @@
+"""Torchvision's operations on regions, and its deformable convolution."""
+
+from __future__ import annotations
+
+import torch
+
+from ..graph import Node
+from ..mixing import Mixing
+from ..state import State, rule
+from ..values import channels
+from .axes import argument, even, lost, zero_kept
+
+
+@rule("torchvision.roi_align", "torchvision.roi_pool")
+def regions(state: State, node: Node) -> None:
+    """Each channel is read in the same regions; the second output holds places."""
+    value, held = state.get(node.args[0]), state.get(node.args[0]).along(1)
+    if held is None or len(value.shape) != 4:
+        state.bar(node)
+        return
+    state.pin(state.get(node.args[1]).labels)
+    for index, known in zip(range(len(node.outputs)), (zero_kept, lost), strict=False):
+        shape = state.shape_of(node, index)
+        state.put(node, channels(shape, 1, held[0], known(held[1])), index)
+
+
+@rule("torchvision.ps_roi_align", "torchvision.ps_roi_pool")
+def parts_of_regions(state: State, node: Node) -> None:
+    """Each part of a region has channels of its own: those of all parts go together."""
+    held = state.get(node.args[0]).along(1)
+    if held is None:
+        state.bar(node)
+        return
+    state.pin(state.get(node.args[1]).labels)
+    parts = argument(node, "pooled_height") * argument(node, "pooled_width")
+    labels, const = (t.reshape(-1, parts) for t in held)
+    state.tie(labels[:, :1].expand_as(labels).reshape(-1), labels.reshape(-1))
+    known = zero_kept(even(const, [1])).reshape(-1)
+    state.put(node, channels(state.shape_of(node), 1, labels[:, 0], known))
+    state.put(node, channels(state.shape_of(node, 1), 1, labels[:, 0], lost(known)), 1)
+
+
+@rule("torchvision.deform_conv2d", reads_weights=True)
+def deformable(state: State, node: Node) -> None:
+    """A convolution that reads where its offsets say: zeros beyond the border."""
+    x, weight_ref, offset, mask, bias = node.args[:5]
+    groups, name = argument(node, "groups"), state.get(weight_ref).parameter
+    held, shape = state.get(x).along(1), state.shape_of(node)
+    shares = argument(node, "offset_groups") == 1 and groups == 1
+    if held is None or name is None or name not in state.graph.kernels or not shares:
+        state.bar(node)
+        return
+    for ref in (offset, mask):
+        state.pin(state.get(ref).labels)
+    inputs, const = held
+    state.assign(weight_ref, 1, inputs)
+    if (name, 0) not in state.axes:
+        state.axes[name, 0] = state.fresh(shape[1])
+    outputs = state.axes[name, 0]
+    state.assign(bias, 0, outputs)
+    kernels = state.graph.tensors[weight_ref.number].detach().flatten(2)
+    bias_name = state.graph.parameters.get(bias.number)
+    mixing = Mixing(node, outputs, inputs, kernels, groups, const, False, name, bias_name)
+    state.mixings.append(mixing)
+    varying = torch.from_numpy(mixing.reads((const != 0).numpy()))
+    shift = state.numbers(bias)
+    total = torch.where(varying, torch.nan, 0.0 if shift is None else shift)
+    state.put(node, channels(shape, 1, outputs, state.settled(outputs, total)))
