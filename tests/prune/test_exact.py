@@ -178,10 +178,11 @@ class TestAttributes:
                 super().__init__()
                 self.seed = 5
                 self.some = 5
-                self.one, self.two = conv(3, 8, 1, 6), conv(5, 2)
+                self.one, self.two, self.three = conv(3, 8, 1, 6), conv(5, 2), conv(3, 2)
 
             def forward(self, x):
-                return self.two(self.one(x)[:, : self.some])
+                h = self.one(x)
+                return self.two(h[:, : self.some]) + self.three(h[:, self.some :])
 
         report, model = check(nn.Sequential(Sliced()))
         assert (model[0].seed, model[0].some) == (5, 4)

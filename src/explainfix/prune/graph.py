@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -79,6 +79,14 @@ class Graph:
         return {name: self.tensors[number] for number, name in self.parameters.items()}
 
     @cached_property
+    def values_of(self) -> dict[str, list[Ref]]:
+        """The name of a parameter or buffer → the values it has in the course of the passes."""
+        found: dict[str, list[Ref]] = {}
+        for number, name in self.parameters.items():
+            found.setdefault(name, []).append(Ref(number))
+        return found
+
+    @cached_property
     def readers(self) -> dict[Ref, list[Node]]:
         """Value → the operations that read it."""
         found: dict[Ref, list[Node]] = {}
@@ -108,6 +116,7 @@ def full_name(path: str, key: str = "weight") -> str:
     return f"{path}.{key}" if path else key
 
 
+@cache
 def rule_name(op: Any) -> str:
     """The name under which an operation's rule is found.
 

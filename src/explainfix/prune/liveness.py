@@ -236,8 +236,8 @@ def _read_once(state: State, name: str, node: Node) -> bool:
     """Whether a parameter is read by one operation alone in the pass of this one."""
     if name in state.graph.changing:
         return False
-    numbers = [number for number, other in state.graph.parameters.items() if other == name]
-    readers = [reader for n in numbers for reader in state.graph.readers.get(Ref(n), [])]
+    graph = state.graph
+    readers = [reader for ref in graph.values_of[name] for reader in graph.readers.get(ref, [])]
     return sum(reader.training == node.training for reader in readers) == 1
 
 

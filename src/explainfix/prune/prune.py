@@ -6,6 +6,7 @@ import fnmatch
 import math
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -221,7 +222,7 @@ def settle(model: nn.Module, call: Call, request: Request, trust: Trust) -> Sett
         decided, life = plan(state, request.ghosts, training, request.at_least)
         with cut_for_a_moment(model, decided):
             failure = ""
-            with as_found(model):
+            with as_found(model) if len(passes.calls) > 1 else nullcontext():
                 try:
                     cut = record(model, passes.calls)
                 except Failed as problem:

@@ -106,6 +106,7 @@ class Recorder(TorchDispatchMode):
         self.places: Counter[str] = Counter()
         # The id of a tensor → the tensor, which may be gone by now, and its slot.
         self.slots: dict[int, tuple[weakref.ref[Tensor], _Slot]] = {}
+        self.own: set[int] = set()  # parameters and buffers
         self.graph.modules = dict(model.named_modules(remove_duplicate=False))
         for path, module in self.graph.modules.items():
             if isinstance(module, Convolution):
@@ -114,6 +115,7 @@ class Recorder(TorchDispatchMode):
             number = self.slot(tensor).number
             self.graph.parameters[number] = name
             self.graph.tensors[number] = tensor
+            self.own.add(id(tensor))
         self.graph.literals.clear()
 
     def run(self, call: Call, *, training: bool) -> None:
@@ -127,7 +129,7 @@ class Recorder(TorchDispatchMode):
         copied = call.map(lambda x: x.detach().as_subclass(Tensor).clone())
         inputs = copied.tensors()
         self.graph.literals -= {self.slot(tensor).number for tensor in inputs}
-        given = {id(t) for t in (*self.model.parameters(), *self.model.buffers(), *inputs)}
+        given = self.own | {id(tensor) for tensor in inputs}
         try:
             with (
                 torch.no_grad(),

@@ -265,11 +265,12 @@ def _other_size(size: int) -> int:
     """A smaller size where there is room, a larger one otherwise, of the same powers of two.
 
     >>> [_other_size(size) for size in (224, 100, 64, 32, 9)]
-    [128, 52, 96, 48, 10]
+    [96, 52, 96, 48, 10]
     """
     step = min(size & -size, 32)
     if size >= 100:
-        return -(-size // (2 * step)) * step
+        part = (3 if size >= 192 else 2) * step
+        return -(-size // part) * step
     return size + (step if step < size else step // 2)
 
 
