@@ -6,7 +6,7 @@ import torch
 
 from ..graph import Node
 from ..state import Mixing, State, rule
-from ..values import channels, plain
+from ..values import channels
 from .axes import argument, even, lost, numbers, zero_kept
 
 
@@ -27,16 +27,16 @@ def regions(state: State, node: Node) -> None:
 def parts_of_regions(state: State, node: Node) -> None:
     """Each part of a region has channels of its own: those of all parts go together."""
     held = state.get(node.args[0]).along(1)
-    if held is None:
-        state.bar(node)
+    if held is None or node.outputs[1] in state.graph.readers:
+        state.bar(node)  # the second output has the numbers of channels
         return
     state.pin(state.get(node.args[1]).labels)
     parts = argument(node, "pooled_height") * argument(node, "pooled_width")
     labels, const = (t.reshape(-1, parts) for t in held)
     state.tie(labels[:, :1].expand_as(labels).reshape(-1), labels.reshape(-1))
     known = zero_kept(even(const, [1])).reshape(-1)
-    state.put(node, channels(state.shape_of(node), 1, labels[:, 0], known))
-    state.put(node, plain(state.shape_of(node, 1)), 1)
+    for index, const in enumerate((known, lost(known))):
+        state.put(node, channels(state.shape_of(node, index), 1, labels[:, 0], const), index)
 
 
 @rule("torchvision.deform_conv2d")
