@@ -71,7 +71,7 @@ class Graph:
     kernels: set[str] = field(default_factory=set)  # the weights that belong to a convolution
     modules: dict[str, nn.Module] = field(default_factory=dict)
     outputs: list[Ref] = field(default_factory=list)
-    results: list[Tensor] = field(default_factory=list)  # what the outputs are
+    results: list[Tensor] = field(default_factory=list)  # what the outputs in evaluation are
 
     @cached_property
     def named(self) -> dict[str, Tensor]:

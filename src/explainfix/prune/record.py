@@ -267,7 +267,8 @@ class Recorder(TorchDispatchMode):
             raise ValueError("what the model returns holds no tensor")
         for number, tensor in sorted(outputs.items()):
             self.graph.outputs.append(Ref(number))
-            self.graph.results.append(tensor.detach().clone())
+            if not self.training:
+                self.graph.results.append(tensor.detach().clone())
 
 
 @cache

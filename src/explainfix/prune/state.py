@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .graph import Graph, Node, Ref, replaced
 from .graph import functional as functional
@@ -73,15 +73,17 @@ class State:
             return plain(shape)
         tensor = self.graph.tensors[ref.number]
         long = [axis for axis, size in enumerate(shape) if size > 1]
-        if len(long) != 1 or name in self.graph.kernels:
-            value = plain(shape)
+        varies = tensor.is_complex() or name in self.graph.changing
+        if len(long) != 1 or name in self.graph.kernels or tensor.is_complex():
+            known = tensor.numel() == 1 and not varies
+            value = plain(shape, const=float(tensor.detach()) if known else torch.nan)
             return Value(shape, value.labels, value.const, name)
         labels = self.axes.get((name, long[0]))
         if labels is None:
             labels = self.axes[name, long[0]] = self.fresh(shape[long[0]])
-        known = channels(shape, long[0], labels, tensor.detach().double().cpu().reshape(-1))
-        const = unknown(len(shape)) if name in self.graph.changing else known.const
-        return Value(shape, known.labels, const, name)
+        value = channels(shape, long[0], labels, tensor.detach().double().cpu().reshape(-1))
+        const = unknown(len(shape)) if varies else value.const
+        return Value(shape, value.labels, const, name)
 
     def numbers(self, ref: Any) -> Tensor | None:
         """What a bias, a gain or a statistic holds, NaN where that varies; `None` without one."""
@@ -223,7 +225,9 @@ def apply_rules(state: State) -> State:
         state.node, before = node, len(state.mixings)
         if node.name not in READS_WEIGHTS:
             raw.update(graph.parameters.get(ref.number, "") for ref in node.inputs)
-        if node.inputs or node.name in RULES:
+        if isinstance(graph.modules[node.module], nn.RNNBase):
+            state.bar(node)  # how often it repeats depends on the input
+        elif node.inputs or node.name in RULES:
             RULES.get(node.name, State.bar)(state, node)
         if not node.training:
             seen.update(mixing.weight for mixing in state.mixings[before:])

@@ -28,8 +28,8 @@ def regions(state: State, node: Node) -> None:
 def parts_of_regions(state: State, node: Node) -> None:
     """Each part of a region has channels of its own: those of all parts go together."""
     held = state.get(node.args[0]).along(1)
-    if held is None:
-        state.bar(node)
+    if held is None or node.outputs[1] in state.graph.readers:
+        state.bar(node)  # the second output has the numbers of channels
         return
     state.pin(state.get(node.args[1]).labels)
     parts = argument(node, "pooled_height") * argument(node, "pooled_width")

@@ -92,13 +92,9 @@ def linear(state: State, node: Node) -> None:
     bias, x, turned = node.args[:3] if biased else (None, *node.args[:2])
     weight, value, shape = state.get(turned), state.get(x), state.shape_of(node)
     held = value.along(1)
-    if (
-        held is None
-        or weight.parameter is None
-        or not weight.turned
-        or node.kwargs
-        or (weight.parameter in state.graph.changing)
-    ):
+    usual = weight.turned and not node.kwargs and weight.parameter not in state.graph.changing
+    usual = usual and (bias is None or len(state.get(bias).shape) == 1)
+    if held is None or weight.parameter is None or not usual:
         state.bar(node)
         return
     inputs, const = held

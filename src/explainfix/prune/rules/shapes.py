@@ -12,6 +12,7 @@ from torch import Tensor
 from ..graph import Node
 from ..state import State, listed, rule, run_on
 from ..values import NONE, WILD, Value, channels, compact, joined, plain, unknown, widened
+from .axes import even, zero_kept
 
 
 @rule("alias", "clone", "detach", "contiguous", "_to_copy", "lift_fresh", "dropout")
@@ -21,7 +22,7 @@ def same(state: State, node: Node) -> None:
     if dtype is torch.bool:
         const = torch.where(const.isnan(), torch.nan, (const != 0).double())
     elif dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-        const = const.trunc()
+        const = zero_kept(const)  # a constant is known up to rounding, near whole numbers too
     state.put(node, Value(value.shape, value.labels, const))
     _look_at_unset(state, node)
 
@@ -60,7 +61,7 @@ def _look_at_unset(state: State, node: Node) -> None:
             state.unset[ref.number] = compact(part)
 
 
-@rule("slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind")
+@rule("slice", "select", "narrow", "split", "unsafe_split", "split_with_sizes", "chunk", "unbind")
 def take(state: State, node: Node) -> None:
     value = state.get(node.inputs[0])
     name = node.name
@@ -174,8 +175,10 @@ def join(state: State, node: Node) -> None:
         if which == "labels" and others and any(t.shape[a] > 1 for a in others for t in tensors):
             wide = _alike(state, wide, None if stacking else axis)
         results.append(torch.stack(wide, axis) if stacking else torch.cat(wide, axis))
-    labels, const = results
-    state.put(node, Value(shape, compact(labels), compact(const)))
+    labels, const = compact(results[0]), results[1]
+    if not stacking and labels.shape[axis] == 1:
+        const = even(const, [axis])  # which is where depends on the size of the image
+    state.put(node, Value(shape, labels, compact(const)))
 
 
 def _alike(state: State, parts: list[Tensor], axis: int | None) -> list[Tensor]:
@@ -276,6 +279,11 @@ def expand(state: State, node: Node) -> None:
     lead = (1,) * (len(shape) - len(value.shape))
     labels = value.labels.reshape(lead + tuple(value.labels.shape))
     const = value.const.reshape(lead + tuple(value.const.shape))
+    grown = any(
+        old == 1 < new for old, new in zip((lead + value.shape)[1:], shape[1:], strict=True)
+    )
+    if grown and labels.numel() == 1 and int(labels) == NONE:
+        labels = torch.full_like(labels, WILD)  # as many as it will be joined with
     state.put(node, Value(shape, labels, const))
 
 
@@ -290,6 +298,8 @@ def pad(state: State, node: Node) -> None:
             state.bar(node)
             return
         sides = node.args[1]
+        if min(sides) < 0:
+            state.pin(value.labels)
         labels = torch.constant_pad_nd(value.labels.expand(value.shape), sides, NONE)
         const = torch.constant_pad_nd(value.const.expand(value.shape), sides, fill)
         state.put(node, Value(shape, compact(labels), compact(const)))

@@ -1,4 +1,4 @@
-"""Products of matrices, attention."""
+"""Products of matrices that are both computed, as in attention."""
 
 from __future__ import annotations
 
@@ -36,23 +36,3 @@ def batched_product(state: State, node: Node) -> None:
     elif columns:
         labels, const = other.labels[:, :1], zero_kept(even(other.const, [1]))
     state.put(node, Value(state.shape_of(node), labels, const))
-
-
-@rule(
-    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-)  # fmt: skip
-def attention(state: State, node: Node) -> None:
-    """Queries and keys are compared as a whole; the channels of the values pass."""
-    value = state.get(node.args[2])
-    if any(value.labels.shape[axis] > 1 for axis in range(len(value.shape) - 1)):
-        state.bar(node)
-        return
-    pin_single(state, value)
-    for ref in node.inputs:
-        if ref != node.args[2]:  # queries, keys and a mask
-            state.pin(state.get(ref).labels)
-    if node.args[2] in node.args[:2]:
-        state.pin(value.labels)
-    const = zero_kept(even(value.const, range(len(value.shape) - 1)))
-    state.put(node, Value(state.shape_of(node), value.labels, const))
