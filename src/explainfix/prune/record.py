@@ -29,6 +29,8 @@ from .graph import Graph, Node, Ref, View, full_name, functional, replaced, rule
 
 # Operations that, in place, change how a tensor looks into its memory and not what is there.
 _TURNS = ("t", "transpose", "swapaxes", "swapdims", "squeeze", "unsqueeze", "detach", "as_strided")
+_CHANCE = ("bernoulli", "uniform", "normal", "exponential", "rand", "randn", "rand_like",
+           "randn_like")  # fmt: skip
 WRITE_BACK = "write_back"  # the name of a node that puts a view's new value into what it views
 
 
@@ -59,17 +61,32 @@ class Call:
             return model(*copied.args, **copied.kwargs)
 
 
+class _Still(TorchDispatchMode):
+    """Random numbers are all the same.
+
+    So it makes no difference how many are drawn, nor in which order memory is filled with them.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = rule_name(func)
+        if name == "native_dropout":
+            return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
+        result = func(*args, **(kwargs or {}))
+        return result.fill_(1 if name == "bernoulli" else 0.5) if name in _CHANCE else result
+
+
 @contextmanager
 def same_chance() -> Iterator[None]:
-    """Random numbers are the same in every such context, and go on outside as if it had not been.
+    """Chance has no say: whatever is drawn is the same in every such context.
 
-    The caller's own generators are looked after by `as_found`; only the CPU's are seeded here.
+    The generators of Python and NumPy go on outside as if it had not been; `as_found` looks after
+    those of PyTorch.
     """
     own, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     try:
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), _Still():
             torch.manual_seed(0)
             yield
     finally:

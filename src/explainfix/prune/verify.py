@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..nested import tensors_in
-from .graph import Graph, Node, Ref, replaced, rule_name
+from .graph import Graph, Node, Ref, replaced
 from .liveness import Life
 from .record import Call
 from .state import State
@@ -34,8 +33,6 @@ _SIZES = {
     "constant_pad_nd": (1,),
 }  # fmt: skip
 _PARTS = ("slice", "split", "split_with_sizes")
-_CHANCE = ("bernoulli", "uniform", "normal", "exponential", "rand", "randn", "rand_like",
-           "randn_like")  # fmt: skip
 # How far rounding may move an output of a network in this precision, relative to its size.
 LIMITS = {torch.float64: 1e-8, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
@@ -274,26 +271,14 @@ def _other_size(size: int) -> int:
     return size + (step if step < size else step // 2)
 
 
-class _Still(TorchDispatchMode):
-    """Random numbers are all the same: how many are drawn makes no difference."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = rule_name(func)
-        if name == "native_dropout":
-            return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
-        result = func(*args, **(kwargs or {}))
-        return result.fill_(1 if name == "bernoulli" else 0.5) if name in _CHANCE else result
-
-
 @contextmanager
 def in_training(model: nn.Module) -> Iterator[None]:
-    """Training mode, without chance; buffers come back as they were."""
+    """Training mode; buffers come back as they were."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.train()
-        with _Still():
-            yield
+        yield
     finally:
         for module, training in modes:
             module.training = training
