@@ -231,6 +231,29 @@ class TestExplain:
         assert sum(layer["saliency_share"] for layer in printed["layers"]) == pytest.approx(1)
         assert {advice["kind"] for advice in printed["advice"]} >= {"zeroing", "frequency"}
 
+    def test_layers_that_no_score_reaches_are_named(self, data, tmp_path, capsys):
+        (tmp_path / "own.py").write_text(
+            "from torch import nn\n"
+            "class Own(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.used = nn.Conv2d(3, 4, 3)\n"
+            "        self.idle = nn.ModuleList(nn.Conv2d(3, 4, 3) for _ in range(5))\n"
+            "    def forward(self, x):\n"
+            "        return self.used(x)\n"
+        )
+        np.savez(data, x=np.ones((2, 3, 8, 8), dtype="float32"))
+        words = [f"{tmp_path / 'own.py'}:Own", "--data", str(data)]
+        line = "No score reaches 5 layers: idle.0, idle.1, idle.2 and 2 more."
+        assert main(["explain", *words]) == 0
+        assert line in capsys.readouterr().out
+        file = str(tmp_path / "small.safetensors")
+        assert main(["prune", *words, "--zero", "0.5", "-o", file]) == 0
+        assert line in capsys.readouterr().out
+        assert main(["explain", *words, "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["silent"] == [f"idle.{i}" for i in range(5)]
+
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
