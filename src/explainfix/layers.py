@@ -73,6 +73,15 @@ def select_layers(
     return {path: layer for path, layer in every.items() if path in chosen}
 
 
+def weight_name(path: str) -> str:
+    """The name of a layer's weight in a state_dict; a model may itself be a layer, of path "".
+
+    >>> weight_name("layer1.conv"), weight_name("")
+    ('layer1.conv.weight', 'weight')
+    """
+    return f"{path}.weight" if path else "weight"
+
+
 def require_writable_kernels(layers: dict[str, Convolution]) -> None:
     """Raise, naming the layer, unless every layer holds its kernels as a plain, real parameter."""
     for path, layer in layers.items():
