@@ -72,6 +72,18 @@ def test_fix_then_info_then_load(tmp_path):
     assert "1 fixed" in shown
 
 
+def test_what_to_do_before_a_fixed_model_runs(tmp_path, capsys):
+    words = ["fix", "torchvision:resnet18", "--force", "-o", str(tmp_path / "m.safetensors")]
+    assert main([*words, "--method", "ghaar"]) == 0
+    said = "Note: BatchNorm has not seen data yet; outputs in eval mode may overflow until it has"
+    assert said in capsys.readouterr().out
+    for more in (["ghaar", "--scale", "fan_in"], ["unchanged"]):
+        assert main([*words, "--method", *more]) == 0
+        assert "Note" not in capsys.readouterr().out
+    assert main(["fix", "torchvision:vgg11", *words[2:], "--method", "ghaar", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["warning"].startswith("the model has no normalisa")
+
+
 def test_json(tmp_path, capsys):
     file = tmp_path / "fixed.safetensors"
     options = ["--scale", "fan_in", "--option", "frequencies=independent", "--json"]
