@@ -72,6 +72,18 @@ def test_fix_then_info_then_load(tmp_path):
     assert "1 fixed" in shown
 
 
+def test_what_to_do_before_a_fixed_model_runs(tmp_path, capsys):
+    words = ["fix", "torchvision:resnet18", "--force", "-o", str(tmp_path / "m.safetensors")]
+    assert main([*words, "--method", "ghaar"]) == 0
+    said = "Note: BatchNorm has not seen data yet; outputs in eval mode may overflow until it has"
+    assert said in capsys.readouterr().out
+    for more in (["ghaar", "--scale", "fan_in"], ["unchanged"]):
+        assert main([*words, "--method", *more]) == 0
+        assert "Note" not in capsys.readouterr().out
+    assert main(["fix", "torchvision:vgg11", *words[2:], "--method", "ghaar", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["warning"].startswith("the model has no normalisa")
+
+
 def test_json(tmp_path, capsys):
     file = tmp_path / "fixed.safetensors"
     options = ["--scale", "fan_in", "--option", "frequencies=independent", "--json"]
@@ -230,6 +242,29 @@ class TestExplain:
         assert printed["weighted"]
         assert sum(layer["saliency_share"] for layer in printed["layers"]) == pytest.approx(1)
         assert {advice["kind"] for advice in printed["advice"]} >= {"zeroing", "frequency"}
+
+    def test_layers_that_no_score_reaches_are_named(self, data, tmp_path, capsys):
+        (tmp_path / "own.py").write_text(
+            "from torch import nn\n"
+            "class Own(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.used = nn.Conv2d(3, 4, 3)\n"
+            "        self.idle = nn.ModuleList(nn.Conv2d(3, 4, 3) for _ in range(5))\n"
+            "    def forward(self, x):\n"
+            "        return self.used(x)\n"
+        )
+        np.savez(data, x=np.ones((2, 3, 8, 8), dtype="float32"))
+        words = [f"{tmp_path / 'own.py'}:Own", "--data", str(data)]
+        line = "No score reaches 5 layers: idle.0, idle.1, idle.2 and 2 more."
+        assert main(["explain", *words]) == 0
+        assert line in capsys.readouterr().out
+        file = str(tmp_path / "small.safetensors")
+        assert main(["prune", *words, "--zero", "0.5", "-o", file]) == 0
+        assert line in capsys.readouterr().out
+        assert main(["explain", *words, "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["silent"] == [f"idle.{i}" for i in range(5)]
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

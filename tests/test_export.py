@@ -1,6 +1,7 @@
 """ONNX files: ONNX Runtime is the oracle, and the model comes back as it went in."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -34,6 +35,7 @@ def test_the_file_computes_the_same_for_any_batch_and_size(tmp_path):
     report = export_onnx(model, tmp_path / "a.onnx", torch.randn(1, 3, 16, 16))
     assert report.inputs == {"input": ("batch", 3, "height", "width")}
     assert report.outputs == {"output": ("batch", 5)}
+    assert report.fixed is None
     assert [check.shape for check in report.checks] == [(1, 3, 16, 16), (3, 3, 48, 80)]
     assert report.difference < 1e-4
     assert [file.name for file in tmp_path.iterdir()] == ["a.onnx"]  # the weights are in it
@@ -77,7 +79,42 @@ def test_axes_that_the_model_needs_fixed_stay_fixed_and_dictionaries_give_names(
     report = export_onnx(OneSize(), tmp_path / "a.onnx", torch.randn(1, 1, 8, 8))
     assert report.inputs == {"input": ("batch", 1, 8, 8)}
     assert report.outputs == {"classes": ("batch", 3), "features": ("batch", 2, 6, 6)}
+    assert report.fixed
     assert [check.shape for check in report.checks] == [(1, 1, 8, 8), (3, 1, 8, 8)]
+
+
+class Anchored(nn.Module):
+    """Like a detector: it looks up by the shape of its input what it adds."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.anchors = nn.Conv2d(1, 2, 3), {(1, 8): 3.0, (2, 8): 4.0}
+
+    def forward(self, x):
+        return self.conv(x) + self.anchors[x.shape[0], x.shape[-1]]
+
+
+class Branching(nn.Conv2d):
+    """The exporter takes one of its ways for all inputs, so that a free axis would be wrong."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y + 1 if x.shape[0] == 1 and x.shape[-1] == 8 else y * 2
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (Anchored(), "PyTorch's exporter cannot export Anchored"),
+        (Branching(1, 2, 3), "its outputs are .* off PyTorch's"),
+    ],
+)
+def test_a_model_that_allows_no_free_axis_is_exported_for_one_shape(tmp_path, model, why):
+    report = export_onnx(model, tmp_path / "a.onnx", torch.randn(1, 1, 8, 8))
+    assert report.inputs == {"input": (1, 1, 8, 8)}
+    assert [check.shape for check in report.checks] == [(1, 1, 8, 8), (1, 1, 8, 8)]
+    assert re.search(why, report.fixed)
+    assert f"Axes with a number are fixed; with free ones: {report.fixed}." in str(report)
 
 
 def test_what_does_not_agree_is_not_written(tmp_path, monkeypatch):

@@ -8,7 +8,14 @@ import torch
 from torch import nn
 
 import explainfix as xf
-from explainfix.fix import can_regenerate, digest, method_options, recipe_of, regenerate
+from explainfix.fix import (
+    can_regenerate,
+    digest,
+    method_options,
+    overflow_risk,
+    recipe_of,
+    regenerate,
+)
 from explainfix.zoo.unetd import UNetD
 
 METHODS = xf.list_filters()
@@ -198,6 +205,42 @@ class TestFixedStateSurvives:
         assert frozen(fresh) == kernel_names(fresh)
         xf.check_fixed(fresh)
 
+    @pytest.mark.parametrize("wrap", [lambda m: m, lambda m: nn.Sequential(nn.ReLU(), m)])
+    @pytest.mark.parametrize("wrong", ["missing", "unexpected", "shape", "raises"])
+    def test_a_load_that_fails_fixes_nothing(self, model, wrap, wrong):
+        fresh = xf.create_model("unetd", num_classes=3 if wrong == "shape" else 1)
+        fresh, loaded = wrap(fresh), wrap(model).state_dict()
+        if wrong == "missing":
+            del loaded[list(loaded)[-1]]
+        elif wrong == "unexpected":
+            loaded["zzz"] = torch.zeros(1)
+        elif wrong == "raises":
+            last = list(fresh.modules())[-1]
+            last.register_load_state_dict_pre_hook(lambda *_: 1 / 0)
+        with pytest.raises((RuntimeError, ZeroDivisionError)):
+            fresh.load_state_dict(loaded)
+        assert not xf.recipes(fresh)
+        assert all(parameter.requires_grad for parameter in fresh.parameters())
+        if wrong in ("missing", "unexpected"):
+            fresh.load_state_dict(loaded, strict=False)
+            assert len(xf.recipes(fresh)) == 16
+        elif wrong == "raises":  # what still waited does not come with the next load
+            last._load_state_dict_pre_hooks.clear()
+            fresh.load_state_dict(wrap(UNetD()).state_dict())
+            assert not xf.recipes(fresh)
+
+    def test_loading_a_part_or_by_a_loader_of_ones_own(self, model):
+        fresh = xf.create_model("unetd")
+        fresh.encoder.load_state_dict(model.encoder.state_dict())
+        assert set(xf.recipes(fresh)) == {p for p in xf.recipes(model) if "encoder" in p}
+        layer, loaded = fresh.decoder[0].before[3], model.decoder[0].before[3].state_dict()
+        layer._load_from_state_dict(loaded, "", loaded._metadata[""], True, [], [], [])
+        assert recipe_of(layer) == recipe_of(model.decoder[0].before[3])
+        twin = copy.deepcopy(fresh)
+        twin.load_state_dict(model.state_dict(), assign=True)
+        xf.check_fixed(twin)
+        assert frozen(twin) == kernel_names(twin)
+
     def test_state_dict_has_no_more_keys(self, model):
         assert list(model.state_dict()) == list(UNetD().state_dict())
 
@@ -313,3 +356,17 @@ def test_progress_sees_every_layer():
     model = UNetD()
     xf.fix_(model, "ones", progress=watch)
     assert seen == list(xf.spatial_layers(model))
+
+
+class TestOverflowRisk:
+    def test_what_it_says(self):
+        convolution = nn.Conv2d(3, 4, 3)
+        assert "no normalisation" in overflow_risk(nn.Sequential(convolution, nn.ReLU()))
+        fresh = nn.Sequential(convolution, nn.BatchNorm2d(4))
+        assert "has not seen data" in overflow_risk(fresh)
+        fresh(torch.randn(2, 3, 8, 8))
+        assert overflow_risk(fresh) == ""
+        for norm in (
+            nn.GroupNorm(2, 4), nn.InstanceNorm2d(4), nn.BatchNorm2d(4, track_running_stats=False),
+        ):  # fmt: skip
+            assert overflow_risk(nn.Sequential(convolution, norm)) == ""

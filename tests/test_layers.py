@@ -2,7 +2,9 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
+from torchvision.ops import DeformConv2d
 
+import explainfix as xf
 from explainfix.layers import (
     kernels_by_output,
     require_writable_kernels,
@@ -22,6 +24,50 @@ def test_subclasses_count_and_plain_1x1_of_any_dimension_do_not():
 
     model = nn.Sequential(Own(1, 1, 3), nn.Conv1d(1, 1, 1), nn.Conv3d(1, 1, 1), nn.Linear(2, 2))
     assert list(spatial_layers(model)) == ["0"]
+
+
+class Bent(nn.Module):
+    """A network with a deformable convolution, which is no convolution of PyTorch's by class."""
+
+    def __init__(self):
+        super().__init__()
+        self.offset = nn.Conv2d(3, 18, 3, padding=1)
+        self.bent = DeformConv2d(3, 8, 3, padding=1)
+        self.head = nn.Conv2d(8, 2, 1)
+
+    def forward(self, x):
+        return self.head(self.bent(x, self.offset(x)).relu())
+
+
+def test_deformable_convolutions_count_everywhere(tmp_path):
+    model, x = Bent(), torch.randn(2, 3, 9, 9)
+    assert list(spatial_layers(model)) == ["offset", "bent"]
+    for method in xf.list_filters():
+        xf.fix_(model, method, scale="fan_in")
+    xf.fix_(model, "ghaar")
+    scores = xf.saliency(model, [x])
+    assert scores.silent == ()
+    assert list(xf.explain(model, saliency=scores)) == ["offset", "bent"]
+    xf.save(model, tmp_path / "bent.safetensors")
+    loaded = xf.load(tmp_path / "bent.safetensors", Bent())
+    xf.check_fixed(loaded)
+    assert torch.equal(loaded(x), model(x))
+    assert not loaded.bent.weight.requires_grad
+    fresh = Bent()
+    xf.fix_(fresh, "ones")
+    fresh.load_state_dict(model.state_dict())
+    assert xf.recipes(fresh) == xf.recipes(model)
+
+
+def test_what_only_resembles_a_convolution_does_not_count():
+    class Pool(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kernel_size, self.in_channels, self.out_channels, self.groups = (3, 3), 4, 4, 1
+            self.weight = nn.Parameter(torch.ones(4))
+
+    model = nn.Sequential(Pool(), nn.Linear(3, 3), nn.MaxPool2d(3), nn.Embedding(3, 3))
+    assert not spatial_layers(model)
 
 
 def test_shared_modules_and_tied_weights_appear_once():

@@ -1,8 +1,10 @@
 """The lean frozen convolution computes what the ordinary one does, and keeps less."""
 
 import copy
+import gc
 import io
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -93,11 +95,43 @@ def test_compiled():
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
 def test_scripted_and_traced():
-    model = widening(nn.ReLU).eval()
+    model = nn.Sequential(widening(nn.ReLU), nn.Conv2d(2, 3, 3, padding_mode="circular")).eval()
     xf.fix_(model, "ghaar")
+    assert is_lean(model[1])
     x = torch.randn(1, 8, 9, 9)
     for other in (torch.jit.script(model), torch.jit.trace(model, x)):
         torch.testing.assert_close(other(x), model(x))
+        file = io.BytesIO()
+        torch.jit.save(other, file)
+        file.seek(0)
+        torch.testing.assert_close(torch.jit.load(file)(x), model(x))
+
+
+@pytest.mark.parametrize(("make", "shape"), KINDS)
+def test_a_lean_layer_ends_with_its_last_reference(make, shape):
+    gc.disable()
+    try:
+        model = nn.Sequential(make())
+        xf.fix_(model, "ghaar")
+        model(torch.randn(shape, requires_grad=True)).sum().backward()
+        ends = [weakref.ref(model), weakref.ref(model[0]), weakref.ref(model[0].weight)]
+        del model
+        assert [end() for end in ends] == [None, None, None]
+    finally:
+        gc.enable()
+
+
+def test_a_shallow_copy_convolves_as_itself():
+    _, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    twin = copy.copy(lean)
+    twin.stride = (2, 2)
+    assert is_lean(twin)
+    x = torch.randn(1, 4, 9, 9, requires_grad=True)
+    assert twin(x).shape == (1, 4, 4, 4)
+    assert lean(x).shape == (1, 4, 7, 7)
+    twin._parameters = {**lean._parameters, "weight": nn.Parameter(torch.zeros(4, 4, 3, 3), False)}
+    torch.testing.assert_close(twin(x)[0, :, 0, 0], lean.bias)
+    assert kept_for_backward(twin, x) == 0
 
 
 def test_copied_pickled_and_undone():

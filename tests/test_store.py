@@ -1,5 +1,6 @@
 import copy
 import json
+import os
 import struct
 from pathlib import Path
 
@@ -153,6 +154,32 @@ class TestGivenModel:
         assert same_state(model, loaded)
         assert loaded[1].weight is loaded[0].weight
 
+    def test_a_model_that_is_one_convolution(self, tmp_path):
+        model = nn.Conv2d(3, 4, 3)
+        xf.fix_(model, "ghaar")
+        xf.save(model, tmp_path / "one.safetensors")
+        with safe_open(tmp_path / "one.safetensors", "pt") as opened:
+            assert list(opened.keys()) == ["bias"]
+        loaded = xf.load(tmp_path / "one.safetensors", nn.Conv2d(3, 4, 3))
+        assert same_state(model, loaded)
+        xf.check_fixed(loaded)
+
+    def test_a_model_that_cannot_be_copied(self, tmp_path):
+        class Remembering(nn.Sequential):
+            def forward(self, x):
+                self.last = super().forward(x)
+                return self.last
+
+        def make():
+            return Remembering(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 2, 3))
+
+        x, model, target = torch.randn(1, 3, 9, 9), make(), make()
+        xf.channel_prune_(model, x, xf.saliency(model, [x]), zero=0.7)
+        xf.save(model, tmp_path / "small.safetensors")
+        target(x)  # now it holds a tensor with a history
+        xf.load(tmp_path / "small.safetensors", target)
+        assert same_state(model, target)
+
     @pytest.mark.parametrize(
         ("target", "message"),
         [
@@ -219,6 +246,55 @@ class TestBadFiles:
         with pytest.raises(ValueError, match=message):
             xf.load(file)
 
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda h: h.update(origin=3), "header .* is damaged.*header.origin is 3"),
+            (lambda h: h["origin"].update(name=3), "header .* is damaged"),
+            (lambda h: h.update(aliases={"a": 1}), r"header .* is damaged.*aliases\['a'\] is 1"),
+            (lambda h: h["fixed"]["encoder.0.0.3"].update(seed="5"), "header .* is damaged"),
+            (lambda h: h["fixed"]["encoder.0.0.3"].update(shape=[-1, 3]), "no such shape"),
+            (lambda h: h["fixed"]["encoder.0.0.3"].update(options={"a": 1}), "header .* is dam"),
+        ],
+    )
+    def test_wrong_types_in_the_header(self, file, change, message):
+        edit_header(file, change)
+        with pytest.raises(ValueError, match=message):
+            xf.load(file)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda h: h.update(cuts=3),
+            lambda h: h.update(cuts=[{"keep": 3, "groups": {}}]),
+            lambda h: h.update(cuts=[{"keep": {}}]),
+            lambda h: h.update(cuts=[{"keep": {}, "groups": {}, "more": 1}]),
+            lambda h: h["cuts"][0]["keep"].update({"0.weight|0": [-1, 0]}),
+            lambda h: h["cuts"][0]["keep"].update({"0.weight|0": [0, 999]}),
+            lambda h: h["cuts"][0]["keep"].update({"0.weight|0": [0, 1.5]}),
+            lambda h: h["cuts"][0]["keep"].update({"0.weight|first": [0]}),
+            lambda h: h["cuts"][0]["keep"].update({"0.weight|7": [0]}),
+            lambda h: h["cuts"][0]["attributes"].update({"nowhere|channels": 3}),
+            lambda h: h["cuts"][0]["attributes"].update({"0|no_such_name": 3}),
+        ],
+    )
+    def test_damaged_cuts_leave_the_model_as_it_was(self, tmp_path, change):
+        def make():
+            return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 2, 3))
+
+        path, x, model, target = tmp_path / "m.safetensors", torch.ones(1, 3, 9, 9), make(), make()
+        xf.channel_prune_(model, x, xf.saliency(model, [x]), zero=0.7)
+        assert model[0].out_channels < 8
+        xf.save(model, path)
+        edit_header(path, change)
+        before, parameters = copy.deepcopy(target), list(target.parameters())
+        with pytest.raises(ValueError, match=r"header .*damaged"):
+            xf.load(path, target)
+        assert same_state(before, target)
+        assert target[0].out_channels == 8
+        assert all(a is b for a, b in zip(parameters, target.parameters(), strict=True))
+        assert vars(target).keys() == vars(before).keys()
+
     def test_a_file_does_not_choose_code_to_run(self, file, tmp_path):
         code = tmp_path / "evil.py"
         code.write_text("raise SystemExit('was run')\n")
@@ -282,6 +358,10 @@ class TestWriting:
     def test_the_file_has_ordinary_permissions(self, file):
         (file.parent / "ordinary").touch()
         assert file.stat().st_mode == (file.parent / "ordinary").stat().st_mode
+
+    def test_nobody_sees_another_umask_meanwhile(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was changed"))
+        xf.save(UNetD(), tmp_path / "m.safetensors")
 
 
 class TestReadWeights:

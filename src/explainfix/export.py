@@ -43,6 +43,7 @@ class OnnxReport:
     outputs: dict[str, tuple[int | str, ...]]
     checks: tuple[Check, ...]
     seconds: float
+    fixed: str | None = None  # why an axis that could be free is not
 
     @property
     def difference(self) -> float | None:
@@ -54,6 +55,8 @@ class OnnxReport:
             f"{name}: ({', '.join(map(str, shape))})"
             for name, shape in (*self.inputs.items(), *self.outputs.items())
         ]
+        if self.fixed:
+            lines.append(f"Axes with a number are fixed; with free ones: {self.fixed}.")
         lines += [
             f"Largest difference to PyTorch at {'x'.join(map(str, check.shape))}: "
             f"{check.difference:.1e}."
@@ -72,7 +75,9 @@ def export_onnx(
 ) -> OnnxReport:
     """Write the model, as it evaluates, to one ONNX file that takes batches of any size.
 
-    `example` is an input `(n, c, ...)`. Its height and width are free too where the model allows.
+    `example` is an input `(n, c, ...)`. Its height and width are free too where the model allows;
+    where it does not even allow a free batch, the file takes the shape of the example alone. The
+    report says which axes are free, and why others are not.
     ONNX Runtime's outputs are compared with PyTorch's on the example and on a larger one, and the
     file appears under its name only if they agree; differences are relative to the outputs' root
     mean square.
@@ -90,16 +95,18 @@ def export_onnx(
         model.eval()
         names = _output_names(_run(model, example))
         spatial = dict(enumerate(_AXES.get(example.ndim - 2, ()), start=2))
-        for free in ({0: "batch", **spatial}, {0: "batch"}):
+        fixed: str | None = None
+        for free in ({0: "batch", **spatial}, {0: "batch"}, {}):
             try:
                 program = _exported(model, example, names, free)
                 program.save(temporary, external_data=False)
                 checks = tuple(_checks(model, temporary, example)) if check else ()
                 _require_agreement(checks, example.dtype)
                 break
-            except ValueError:  # with a fixed height and width it may work
-                if len(free) == 1:
+            except ValueError as problem:  # with fewer free axes it may work
+                if not free:
                     raise
+                fixed = fixed or str(problem).rstrip(".")
         graph = program.model.graph
         return OnnxReport(
             bytes=temporary.stat().st_size,
@@ -108,6 +115,7 @@ def export_onnx(
             outputs={value.name: _shape(value) for value in graph.outputs},
             checks=checks,
             seconds=time.perf_counter() - started,
+            fixed=fixed,
         )
 
 
@@ -164,7 +172,7 @@ def _output_names(result: Any) -> list[str]:
 
 def _exported(model: nn.Module, example: Tensor, names: list[str], free: dict[int, str]) -> Any:
     # Of a batch of one the exporter would think that it is always one.
-    batch = torch.cat([example, example]) if len(example) == 1 else example
+    batch = torch.cat([example, example]) if free and len(example) == 1 else example
     try:
         with _silence():
             return torch.onnx.export(
@@ -172,7 +180,7 @@ def _exported(model: nn.Module, example: Tensor, names: list[str], free: dict[in
                 (batch,),
                 input_names=["input"],
                 output_names=names,
-                dynamic_shapes=(free,),
+                dynamic_shapes=(free,) if free else None,
                 dynamo=True,
                 verbose=False,
             )

@@ -31,6 +31,7 @@ Progress = Callable[[Iterable[str]], Iterable[str]]
 
 # A convolution carries its recipe under this name, and so does a state_dict's metadata.
 _CARRIED = "explainfix_recipe"
+_WAITING = "explainfix_waiting"  # and, while a state_dict is loaded, the one to come
 
 # What a method may ask for by name: kernels that come from a model, which no recipe can give back.
 _FROM_MODELS = frozenset({"own", "guide"})
@@ -202,6 +203,32 @@ def check_fixed(model: nn.Module) -> None:
         raise ValueError(f"{len(wrong)} of {len(fixed)} fixed layers changed: {named}{more}")
 
 
+def overflow_risk(model: nn.Module) -> str:
+    """Why outputs may overflow in eval mode until the model is trained; empty if nothing says so.
+
+    The paper's kernels are not scaled: something has to normalise what they make.
+
+    >>> overflow_risk(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)))
+    'BatchNorm has not seen data yet'
+    >>> overflow_risk(nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8)))
+    ''
+    """
+    # By name, since libraries have their own that inherit from none of PyTorch's.
+    norms = [m for m in model.modules() if any("Norm" in kind.__name__ for kind in type(m).__mro__)]
+    if not norms:
+        return "the model has no normalisation layer"
+    if all(_has_seen_nothing(norm) for norm in norms):
+        return "BatchNorm has not seen data yet"
+    return ""
+
+
+def _has_seen_nothing(norm: nn.Module) -> bool:
+    mean, variance = getattr(norm, "running_mean", None), getattr(norm, "running_var", None)
+    if mean is None or variance is None:  # it normalises by the data at hand
+        return False
+    return not bool(mean.any()) and bool((variance == 1).all())
+
+
 def can_regenerate(recipe: KernelRecipe) -> bool:
     """Whether the recipe alone gives the kernels: not where they came from a model or changed."""
     return not recipe.altered and not _FROM_MODELS & set(
@@ -263,7 +290,7 @@ def recipes_follow(model: nn.Module) -> Iterator[None]:
 def carry_recipe(layer: nn.Module) -> None:
     """Make the layer's state_dict carry its recipe, and loading one bring it back, frozen.
 
-    The recipe goes into the state_dict's metadata: no key is added.
+    The recipe goes into the state_dict's metadata: no key is added. A load that fails brings none.
     """
     if not hasattr(layer, _CARRIED):
         setattr(layer, _CARRIED, None)
@@ -280,10 +307,54 @@ def _recipe_into_state(
 
 
 def _recipe_from_state(
-    layer: Convolution, state: Mapping[str, Any], prefix: str, metadata: dict[str, Any], *_: Any
+    layer: Convolution,
+    state: Mapping[str, Any],
+    prefix: str,
+    metadata: dict[str, Any],
+    _always_true: bool,  # PyTorch tells hooks nothing about its own `strict`
+    missing: list[str],
+    _unexpected: list[str],
+    errors: list[str],
 ) -> None:
-    if _CARRIED in metadata and f"{prefix}weight" in state:
-        mark_fixed(layer, KernelRecipe(**metadata[_CARRIED]))
+    if _CARRIED not in metadata or f"{prefix}weight" not in state:
+        return
+    recipe = KernelRecipe(**metadata[_CARRIED])
+    # Only the module whose load_state_dict was called learns, last of all, whether it went well.
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not nn.Module.load_state_dict.__code__:
+        frame = frame.f_back
+    if frame is None:  # a loader of somebody's own, which tells no end
+        mark_fixed(layer, recipe)
+        return
+    root = frame.f_locals["self"]
+    waiting = _Waiting(recipe, id(root), frame.f_locals["strict"], missing, errors)
+    vars(layer)[_WAITING] = waiting
+    if _fix_if_loaded not in root._load_state_dict_post_hooks.values():
+        root.register_load_state_dict_post_hook(_fix_if_loaded)
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A recipe that waits for the end of its load; lists are those that PyTorch fills."""
+
+    recipe: KernelRecipe
+    root: int
+    strict: bool
+    missing: list[str]
+    errors: list[str]
+
+
+def _fix_if_loaded(root: nn.Module, keys: Any) -> None:
+    """After a load_state_dict: recipes that came with it count if all of it went well."""
+    for module in root.modules():
+        waiting = vars(module).get(_WAITING)
+        if waiting is None or waiting.root != id(root):
+            continue
+        del vars(module)[_WAITING]
+        failed = waiting.errors or (waiting.strict and (keys.missing_keys or keys.unexpected_keys))
+        # Of a load that was broken off something may still wait: it has other lists.
+        if waiting.missing is keys.missing_keys and not failed:
+            mark_fixed(typing.cast("Convolution", module), waiting.recipe)
 
 
 def _sources(

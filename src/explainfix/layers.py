@@ -4,7 +4,7 @@ import fnmatch
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,15 +15,47 @@ from torch.nn.utils import parametrize
 
 from .registry import unknown
 
-Convolution = (
-    nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
-)
+if TYPE_CHECKING:
+    Convolution = (
+        nn.Conv1d
+        | nn.Conv2d
+        | nn.Conv3d
+        | nn.ConvTranspose1d
+        | nn.ConvTranspose2d
+        | nn.ConvTranspose3d
+    )
+else:
+
+    class _LikeConvolution(type):
+        def __instancecheck__(cls, module: object) -> bool:
+            return isinstance(module, nn.modules.conv._ConvNd) or _has_kernels(module)
+
+    class Convolution(metaclass=_LikeConvolution):
+        """A convolution of PyTorch's, or a module like one, such as torchvision's DeformConv2d.
+
+        >>> from torchvision.ops import DeformConv2d
+        >>> isinstance(DeformConv2d(3, 8, 3), Convolution), isinstance(nn.Linear(3, 8), Convolution)
+        (True, False)
+        """
+
+
+def _has_kernels(module: object) -> bool:
+    """Whether a module that is no convolution by class holds kernels `(out, in/groups, *size)`."""
+    if not isinstance(module, nn.Module):
+        return False
+    weight, size = module._parameters.get("weight"), getattr(module, "kernel_size", None)
+    counts = [getattr(module, name, None) for name in ("out_channels", "in_channels", "groups")]
+    if weight is None or is_lazy(weight) or not isinstance(size, tuple) or not size:
+        return False
+    # The counts are not compared: while a model is cut, they are behind the weight.
+    return all(type(n) is int for n in counts) and tuple(weight.shape[2:]) == size
 
 
 def spatial_layers(model: nn.Module) -> dict[str, Convolution]:
     """Every convolution of `model` with a kernel of more than one element, by module path.
 
-    1-D to 3-D, grouped, depthwise and transposed convolutions count, in the model's own order.
+    1-D to 3-D, grouped, depthwise, transposed and deformable convolutions count, in the model's
+    own order.
     A module, or a weight, that several places share appears once, under its first path.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, (1, 7)), nn.Conv1d(8, 2, 4))
@@ -73,6 +105,15 @@ def select_layers(
     return {path: layer for path, layer in every.items() if path in chosen}
 
 
+def weight_name(path: str) -> str:
+    """The name of a layer's weight in a state_dict; a model may itself be a layer, of path "".
+
+    >>> weight_name("layer1.conv"), weight_name("")
+    ('layer1.conv.weight', 'weight')
+    """
+    return f"{path}.weight" if path else "weight"
+
+
 def require_writable_kernels(layers: dict[str, Convolution]) -> None:
     """Raise, naming the layer, unless every layer holds its kernels as a plain, real parameter."""
     for path, layer in layers.items():
@@ -104,7 +145,7 @@ def kernels_by_output(layer: Convolution, weight: NDArray[Any]) -> NDArray[Any]:
     >>> kernels_by_output(layer, layer.weight.detach().numpy()).shape
     (32, 16, 2, 2)
     """
-    if not layer.transposed:
+    if not getattr(layer, "transposed", False):  # a module that is only like a convolution
         return weight
     inputs, outputs = layer.in_channels // layer.groups, layer.out_channels // layer.groups
     kernel, stride = layer.kernel_size, layer.stride

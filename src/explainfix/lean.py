@@ -8,40 +8,34 @@ further, for a little more work: what is cheap to compute again is not kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from .kept import keep_instead
 from .layers import Convolution, spatial_layers
 
 # A pointwise convolution that widens this much is computed again: it keeps little and makes much.
 WIDER = 4
-_PLAIN = (nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.forward)
 
 
 def make_lean(layer: Convolution) -> None:
     """Let a layer keep nothing that only a gradient of a frozen weight would need."""
-    if is_lean(layer):
+    if is_lean(layer) or not isinstance(layer, _ConvNd):  # another operation keeps other things
         return
-    if type(layer).forward in _PLAIN:
-        # Not a hook, which TorchScript would want to compile; a partial can be copied and pickled.
-        vars(layer)["_conv_forward"] = partial(_convolve, layer)
-    else:
-        layer.register_forward_hook(_forget_input)
+    layer.register_forward_hook(_forget_input)
 
 
 def make_ordinary(layer: Convolution) -> None:
     """Undo `make_lean`."""
-    vars(layer).pop("_conv_forward", None)
     _remove_hooks(layer, _forget_input)
 
 
 def is_lean(layer: nn.Module) -> bool:
     """Whether `make_lean` was called."""
-    return "_conv_forward" in vars(layer) or _forget_input in layer._forward_hooks.values()
+    return _forget_input in layer._forward_hooks.values()
 
 
 def make_frugal_(model: nn.Module) -> None:
@@ -73,15 +67,18 @@ def _remove_hooks(module: nn.Module, *ours: Any) -> None:
         del hooks[key]
 
 
-def _convolve(layer: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """What `_conv_forward` does, of any dimension, and then `_forget_input`."""
-    output: Tensor = type(layer)._conv_forward(layer, x, weight, bias)
-    _forget_input(layer, (x,), output)
-    return output
+def _forget_input(self: nn.Module, args: tuple[Tensor], output: Tensor) -> None:
+    """After a convolution: keep the shape of its input, if its weight is not learned.
+
+    A hook is told its layer and need not hold it, whose end would then wait for the garbage
+    collector. TorchScript compiles hooks: this one has the types of an ordinary convolution's
+    forward, and nothing to do there.
+    """
+    if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+        _forget(output)
 
 
-def _forget_input(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-    """After a convolution: keep the shape of its input, if its weight is not learned."""
+def _forget(output: Tensor) -> None:
     if (node := _frozen(output)) is not None:
         keep_instead(node, "input", _Shape.of)
 
@@ -123,7 +120,8 @@ def _frozen(output: Tensor) -> Any:
 
 def _node_of(tensor: Tensor, kind: str) -> Any:
     """The node of the graph that made a tensor, if it is of that kind."""
-    if torch.compiler.is_compiling():  # the compiler decides by itself what to keep
+    # The compiler decides by itself what to keep; a trace would record what is done here.
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
         return None
     node: Any = tensor.grad_fn
     if node is not None and node.name() == "SqueezeBackward1":  # a single image

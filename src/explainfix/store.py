@@ -1,12 +1,14 @@
 """Models on disk: one safetensors file that says how to rebuild the model. No pickle is written."""
 
-import copy
 import json
 import os
-import tempfile
+import secrets
+import stat
+import types
+import typing
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from .fix import (
     recipes,
     regenerate,
 )
-from .layers import spatial_layers
+from .layers import spatial_layers, weight_name
 from .prune.cut import Cut, cut_again_, cuts_of
 from .registry import models
 
@@ -76,7 +78,7 @@ def save(model: nn.Module, path: str | Path, *, overwrite: bool = False) -> None
     path = Path(path)
     check_free(path, overwrite=overwrite)
     fixed, changed = recipes(model), changed_layers(model)
-    left_out = {f"{p}.weight" for p, r in fixed.items() if p not in changed and can_regenerate(r)}
+    left_out = {weight_name(p) for p, r in fixed.items() if p not in changed and can_regenerate(r)}
     origin = origin_of(model)
     tensors: dict[str, Tensor] = {}
     first_name: dict[int, str] = {}
@@ -114,47 +116,45 @@ def load(
             f"{str(path)!r} was not written by explainfix.save; if it holds weights, pass it to "
             "create_model(SPEC, weights=FILE)"
         )
-    try:
-        header = json.loads(metadata[_HEADER])
-        if header["format"] != _FORMAT:
+    header = _read_header(path, metadata[_HEADER])
+    fixed = header.fixed
+    target = _rebuild(path, header.origin) if model is None else model
+    with _as_it_was_on_error(target):
+        pending = header.cuts[len(cuts_of(target)) :]  # a model given may be pruned, or not yet
+        try:
+            cut_again_(target, pending)
+        except Exception as error:  # whatever a damaged cut leads to
             raise ValueError(
-                f"{str(path)!r} has format {header['format']!r}, this explainfix reads {_FORMAT}"
-            )
-        origin = Origin(**header["origin"]) if header["origin"] else None
-        fixed = {p: _recipe(entry) for p, entry in header["fixed"].items()}
-        aliases: dict[str, str] = dict(header["aliases"])
-        cuts = [Cut(**entry) for entry in header["cuts"]]
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-        raise ValueError(f"the explainfix header of {str(path)!r} is damaged: {error!r}") from None
-
-    target = _rebuild(path, origin) if model is None else model
-    pending = cuts[len(cuts_of(target)) :]  # a model passed in may be pruned already, or not yet
-    shape = copy.deepcopy(target) if model is not None and pending else target
-    try:
-        cut_again_(shape, pending)
-    except (RuntimeError, IndexError) as error:
-        raise ValueError(f"{str(path)!r} does not fit the model: {error}") from None
-    missing = [p for p, r in fixed.items() if f"{p}.weight" not in tensors and can_regenerate(r)]
-    for layer in progress(missing) if progress else missing:
-        tensors[f"{layer}.weight"] = regenerate(fixed[layer])
-    tensors |= {name: tensors[first] for name, first in aliases.items() if first in tensors}
-
-    own: dict[str, Tensor] = shape.state_dict(keep_vars=True)
-    check_fit(own, tensors, str(path))
-    if model is None:
-        for name, value in own.items():  # a model saved in half precision comes back so
-            value.data = value.data.to(tensors[name].dtype)
-    else:
-        _check_dtypes(own, tensors, path)
-    if shape is not target:
-        cut_again_(target, pending)
-    target.load_state_dict(tensors)
+                f"{str(path)!r} does not fit the model, or its header is damaged: {error}"
+            ) from error
+        missing = {
+            weight_name(p): recipe
+            for p, recipe in fixed.items()
+            if weight_name(p) not in tensors and can_regenerate(recipe)
+        }
+        given = tensors | {name: _shape_alone(recipe) for name, recipe in missing.items()}
+        aliases = {name: first for name, first in header.aliases.items() if first in given}
+        given |= {name: given[first] for name, first in aliases.items()}
+        own: dict[str, Tensor] = target.state_dict(keep_vars=True)
+        check_fit(own, given, str(path))
+        if model is not None:
+            _check_dtypes(own, given, path)
+        for name in progress(missing) if progress else missing:
+            try:
+                given[name] = regenerate(missing[name])
+            except TypeError as error:  # an option that the method does not have
+                raise _damaged(path, error) from error
+        given |= {name: given[first] for name, first in aliases.items()}
+        if model is None:
+            for name, value in own.items():  # a model saved in half precision comes back so
+                value.data = value.data.to(given[name].dtype)
+        target.load_state_dict(given)
     formerly_fixed = recipes(target)
     for layer_path, layer in spatial_layers(target).items():
         if layer_path in fixed or layer_path in formerly_fixed:
             mark_fixed(layer, fixed.get(layer_path))
     if origin_of(target) is None:
-        set_origin(target, origin)
+        set_origin(target, header.origin)
     return target
 
 
@@ -211,10 +211,95 @@ def _check_dtypes(own: Mapping[str, Tensor], given: Mapping[str, Tensor], path: 
             )
 
 
-def _recipe(entry: dict[str, Any]) -> KernelRecipe:
-    if not isinstance(getattr(torch, entry["dtype"], None), torch.dtype):
-        raise TypeError(f"no such type: {entry['dtype']!r}")
-    return KernelRecipe(**{**entry, "shape": tuple(entry["shape"])})
+@dataclass(frozen=True)
+class _Header:
+    """What a file says about the model in it."""
+
+    format: int
+    origin: Origin | None
+    fixed: dict[str, KernelRecipe]
+    aliases: dict[str, str]
+    cuts: list[Cut]
+
+
+def _read_header(path: Path, text: str) -> _Header:
+    try:
+        raw = json.loads(text)
+        if raw["format"] != _FORMAT:
+            raise ValueError(
+                f"{str(path)!r} has format {raw['format']!r}, this explainfix reads {_FORMAT}"
+            )
+        header: _Header = _read(raw, _Header, "header")
+        for recipe in header.fixed.values():
+            if not isinstance(getattr(torch, recipe.dtype, None), torch.dtype):
+                raise TypeError(f"no such type: {recipe.dtype!r}")
+            if min(recipe.shape, default=0) < 1:
+                raise TypeError(f"no such shape: {recipe.shape}")
+        if any(index < 0 for cut in header.cuts for kept in cut.keep.values() for index in kept):
+            raise TypeError("an index that is kept is negative")
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise _damaged(path, error) from None
+    return header
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    return ValueError(f"the explainfix header of {str(path)!r} is damaged: {error!r}")
+
+
+def _read(value: Any, hint: Any, where: str) -> Any:
+    """What JSON gave as what its type hint says it is, or a `TypeError` that says where it fails.
+
+    >>> _read({"keep": {"a|0": [1, 2]}, "groups": {}}, Cut, "cut")
+    Cut(keep={'a|0': [1, 2]}, groups={}, attributes={})
+    >>> _read({"keep": 3, "groups": {}}, Cut, "cut")
+    Traceback (most recent call last):
+    TypeError: cut.keep is 3
+    """
+    kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind is Any:
+        return value
+    if kind in (types.UnionType, typing.Union):
+        for choice in inner:
+            with suppress(TypeError):
+                return _read(value, choice, where)
+    elif is_dataclass(kind) and isinstance(value, dict):
+        hints = typing.get_type_hints(kind)
+        if strange := set(value) - set(hints):
+            raise TypeError(f"{where} has {', '.join(map(repr, sorted(strange)))}")
+        parts = {n: _read(part, hints[n], f"{where}.{n}") for n, part in value.items()}
+        return typing.cast("Any", kind)(**parts)
+    elif kind in (dict, Mapping) and isinstance(value, dict):
+        return {key: _read(part, inner[1], f"{where}[{key!r}]") for key, part in value.items()}
+    elif kind in (list, tuple) and isinstance(value, list):
+        return kind(_read(part, inner[0], f"{where}[{i}]") for i, part in enumerate(value))
+    elif kind is float and type(value) is int:
+        return float(value)
+    elif type(value) is kind:  # not isinstance: True is no number here
+        return value
+    raise TypeError(f"{where} is {value!r}")
+
+
+def _shape_alone(recipe: KernelRecipe) -> Tensor:
+    """What stands for kernels that are not made yet."""
+    return torch.empty(recipe.shape, dtype=getattr(torch, recipe.dtype), device="meta")
+
+
+@contextmanager
+def _as_it_was_on_error(model: nn.Module) -> Iterator[None]:
+    """Put every module's attributes and tensors back if what happens inside fails."""
+    modules = list(model.modules())
+    before = [(vars(m).copy(), m._parameters.copy(), m._buffers.copy()) for m in modules]
+    try:
+        yield
+    except BaseException:
+        for module, (attributes, parameters, buffers) in zip(modules, before, strict=True):
+            vars(module).clear()
+            vars(module).update(attributes)
+            module._parameters.clear()
+            module._parameters.update(parameters)
+            module._buffers.clear()
+            module._buffers.update(buffers)
+        raise
 
 
 def _rebuild(path: Path, origin: Origin | None) -> nn.Module:
@@ -235,23 +320,19 @@ def _rebuild(path: Path, origin: Origin | None) -> nn.Module:
 def written(path: Path, *, overwrite: bool) -> Iterator[Path]:
     """A temporary path to write to, which becomes `path` if all goes well and is gone otherwise."""
     check_free(path, overwrite=overwrite)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
+    temporary = path.parent / f".{path.stem}.{secrets.token_hex(4)}{path.suffix}"
+    # The kernel applies the umask; to ask for it would change it for all threads meanwhile.
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    mode = stat.S_IMODE(os.fstat(handle).st_mode)
     os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(mode)  # a writer may have made the file anew
         temporary.replace(path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _is_pickle(path: Path) -> bool:

@@ -175,12 +175,15 @@ def test_a_run_that_always_kills_its_process_fails_in_the_end(make, tmp_path, mo
 
 
 SWEEPER = """
+import signal
 import sys
 from pathlib import Path
 from explainfix.lab.config import make_config, read_config
 from explainfix.lab.sweeps import Workers, sweep
 
 if __name__ == "__main__":
+    # These tests may run in the background of a shell, whose children are told to ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = Path(sys.argv[1])
     configs = {file.stem: make_config(read_config(file)) for file in sorted(folder.glob("*.toml"))}
     sweep(configs, runs=folder / "runs", workers=Workers("processes", count=2, cpus=1),

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
+from explainfix import explain
 from explainfix.report.page import render_page
+from explainfix.report.write import page_data
 
 HOSTILE = """</script><script>alert(1)</script><!-- "quoted" & 'single' <b>"""
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -573,6 +576,20 @@ def test_lines_and_volumes(show):
     page.locator("#previous").click()
     assert page.locator("#panel .axes figcaption").all_inner_texts() == ["along"]
     assert page.locator(".plane [role=gridcell]").count() == 8
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_large_kernels_are_shown_in_part_and_it_is_said(show, layers):
+    model = nn.Sequential(*[nn.Conv3d(2, 2, 16) for _ in range(layers)])
+    page = show(page_data(explain(model)))
+    captions = " ".join(page.locator("figcaption").all_inner_texts())
+    assert "4,096 basis filters in 64 groups; pictures show the middle slice" in captions
+    cells = page.locator("[role=gridcell]")
+    assert cells.count() == 64 * layers
+    cells.first.hover()
+    assert "basis filters 0 to 63" in page.locator("#tooltip").inner_text()
+    cells.first.click()
+    assert page.locator("#panel .sheet rect").count() == 4 * 256
 
 
 def test_gaps_in_the_numbers_are_shown_as_gaps(show):

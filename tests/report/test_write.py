@@ -1,8 +1,10 @@
 import json
+import math
 from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 import explainfix as xf
 from explainfix.prune.state import Barrier
@@ -69,6 +71,46 @@ def test_an_explanation_read_from_a_file_has_a_page_too(why, tmp_path):
 def test_a_resnet50_page_is_small(tmp_path):
     xf.explain(xf.create_model("torchvision:resnet50")).to_html(tmp_path / "why.html")
     assert (tmp_path / "why.html").stat().st_size < 1_500_000
+
+
+LARGE = {
+    "volumes": lambda: [nn.Conv3d(1, 8, 16), nn.Conv3d(8, 8, 16)],
+    "one volume": lambda: [nn.Conv3d(1, 8, 16)],
+    "lines": lambda: [nn.Conv1d(1, 8, 1024), nn.Conv1d(8, 8, 1024)],
+    "many planes": lambda: [nn.Conv2d(32, 32, k, groups=32) for k in (31, 29, 16) for _ in "ab"],
+    "many shapes": lambda: [nn.Conv2d(2, 2, (16, k)) for k in range(17, 29)],
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_pages_of_large_kernels_are_bounded(name, tmp_path):
+    why = xf.explain(nn.Sequential(*LARGE[name]()))
+    why.to_html(tmp_path / "why.html")
+    assert (tmp_path / "why.html").stat().st_size < 1_500_000
+    data = page_data(why)
+    for shape in data["shapes"]:
+        pixels = math.prod(shape["pictured"])
+        assert all(len(filter) == pixels for filter in shape["basis"])
+        for layer in (data["layers"][index] for index in shape["layers"]):
+            assert len(layer["ed"]) == len(shape["basis"]) <= 256
+            assert sum(layer["ed"]) == pytest.approx(float(why[layer["path"]].ed.sum()))
+            assert layer["samples"]
+            assert all(len(kernel) == pixels for kernel in layer["samples"])
+
+
+def test_what_is_left_out_of_a_page_is_said():
+    model = nn.Sequential(nn.Conv3d(1, 200, 16))
+    data = page_data(xf.explain(model))
+    (shape,), (layer,) = data["shapes"], data["layers"]
+    assert shape["note"] == "4,096 basis filters in 64 groups; pictures show the middle slice"
+    assert shape["groups"][0] == (0, 63)
+    assert shape["groups"][-1] == (4032, 4095)
+    assert shape["pictured"] == [16, 16]
+    # Random kernels lie in the band of chance of a group, as they do in that of one filter.
+    inside = [layer["band"][0] < energy < layer["band"][1] for energy in layer["ed"]]
+    assert sum(inside) >= 0.85 * len(inside)
+    small = page_data(xf.explain(nn.Sequential(nn.Conv2d(3, 4, 11))))["shapes"][0]
+    assert (small["note"], small["groups"], small["pictured"]) == ("", None, [11, 11])
 
 
 def test_what_pruning_did_is_on_the_page(why, tmp_path):

@@ -1,15 +1,17 @@
 import copy
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import explainfix as xf
 from explainfix.steer import scores
-from explainfix.steer.saliency import primary_output, split_batch
+from explainfix.steer.batches import primary_output, split_batch
 from explainfix.zoo.unetd import UNetD
 
 
@@ -113,6 +115,17 @@ class TestScores:
         assert scores.by_shape(output, mask.unsqueeze(1).float()) == mask.sum()
         classes = torch.randint(0, 5, (2, 4, 4))
         assert scores.by_shape(torch.rand(2, 5, 4, 4) + 0.5, classes) == 32.0
+
+    @pytest.mark.parametrize("size", [(4, 4), (3, 4, 5)])
+    def test_class_indices_with_an_axis_of_their_own(self, size):
+        output = torch.rand(2, 5, *size) + 0.5
+        indices = torch.randint(-1, 5, (2, 1, *size))
+        expected = scores.by_shape(output, indices.squeeze(1))
+        assert scores.by_shape(output, indices) == expected
+        assert scores.by_shape(output, indices.float()) == expected  # MONAI loads floats
+        assert scores.by_shape(output[:, :2], indices > 0) == (indices > -2).sum()
+        with pytest.raises(ValueError, match="fits no output"):
+            scores.by_shape(output, indices + 0.5)
 
     def test_no_labels(self):
         assert scores.by_shape(torch.rand(2, 3) + 0.5, None) == 6.0
@@ -270,12 +283,6 @@ class TestData:
         assert float(result["inception3a.branch2.1.conv"].sum()) > 0
         assert set(result) == set(xf.spatial_layers(model))
 
-    def test_computed_weights_are_skipped_with_the_reason(self):
-        model = nn.Sequential(weight_norm(nn.Conv2d(1, 2, 3)), nn.Conv2d(2, 2, 3))
-        result = xf.saliency(model, [torch.randn(1, 1, 9, 9)])
-        assert list(result) == ["1"]
-        assert "parametrization" in result.skipped["0"]
-
     def test_progress_and_table(self):
         seen = []
 
@@ -318,6 +325,33 @@ class TestMistakes:
         with pytest.raises(ValueError, match="NaN or infinite, first at layer '3'"):
             xf.saliency(model, [torch.randn(2, 1, 9, 9)])
 
+    def test_in_place_operations_that_leave_no_gradient(self):
+        class Changed(nn.Module):
+            def forward(self, x):
+                y = x.sigmoid()
+                return y.mul_(2)
+
+        model = nn.Sequential(nn.Conv2d(1, 2, 3), Changed())
+        with pytest.raises(ValueError, match=r"changes a tensor in place .* write y = y \* z"):
+            xf.saliency(model, [torch.rand(2, 1, 9, 9)])
+
+    def test_no_grad_inside(self):
+        class Without(nn.Sequential):
+            @torch.no_grad()
+            def forward(self, x):
+                return super().forward(x)
+
+        with pytest.raises(ValueError, match="does the model run under no_grad"):
+            xf.saliency(Without(nn.Conv2d(1, 2, 3)), [torch.rand(2, 1, 9, 9)])
+
+    def test_targets_that_are_no_tensor(self):
+        with pytest.raises(ValueError, match="a target of type list fits no output"):
+            xf.saliency(small(), [(torch.rand(2, 1, 9, 9), ["a.png", "b.png"])])
+
+    def test_a_score_that_is_not_finite(self):
+        with pytest.raises(ValueError, match="the score is NaN or infinite, though the model's"):
+            xf.saliency(small(), [torch.rand(2, 1, 9, 9)], score=lambda out, _: out.sum() / 0)
+
     def test_bad_gradients_name_the_layer(self):
         class Root(nn.Module):
             def forward(self, x):
@@ -344,7 +378,239 @@ class TestMistakes:
     def test_outputs_without_a_tensor(self):
         with pytest.raises(ValueError, match="in which there is no tensor"):
             primary_output({"a": 1})
-        assert split_batch([torch.ones(1)])[1] is None
+        assert split_batch([torch.ones(1)], small())[1] is None
+
+
+class Pyramid(nn.Module):
+    """Features of several sizes, as timm's `features_only=True` gives them."""
+
+    def __init__(self, wrap=list):
+        super().__init__()
+        self.stages = nn.ModuleList(nn.Conv2d(1 if i == 0 else 2, 2, 3) for i in range(3))
+        self.wrap = wrap
+
+    def forward(self, x):
+        features = []
+        for stage in self.stages:
+            x = stage(x).sigmoid()
+            features.append(x)
+        return self.wrap(features)
+
+
+@dataclass
+class Detections:
+    boxes: list
+    names: tuple = ("a", "b")
+    logits: torch.Tensor | None = None
+
+
+class TestOutputs:
+    def test_all_tensors_of_an_output_count(self):
+        model, x = Pyramid(), torch.randn(2, 1, 12, 12)
+        ours = xf.saliency(model, [x])
+        assert ours.silent == ()
+        parts = xf.saliency(
+            model, [x], score=lambda out, _: sum(scores.all_outputs(part) for part in out)
+        )
+        for path in ours:
+            torch.testing.assert_close(ours[path], parts[path])
+
+    @pytest.mark.parametrize(
+        "wrap",
+        [
+            lambda features: [[features[0]], ["text", features[1:]]],
+            lambda features: Detections(boxes=features),
+            lambda features: {"a": features[0], "b": {"c": (features[1], features[2])}},
+        ],
+    )
+    def test_however_they_are_nested(self, wrap):
+        torch.manual_seed(0)
+        plain = Pyramid()
+        nested = copy.deepcopy(plain)
+        nested.wrap = wrap
+        x = torch.randn(2, 1, 12, 12)
+        for path, value in xf.saliency(plain, [x]).items():
+            torch.testing.assert_close(xf.saliency(nested, [x])[path], value)
+
+    def test_a_score_gets_the_output_as_it_is(self):
+        model, x, seen = Pyramid(tuple), torch.randn(2, 1, 12, 12), []
+
+        def last(output, y):
+            seen.append(output)
+            return output[-1].sum()
+
+        assert xf.saliency(model, [x], score=last).silent == ()
+        assert isinstance(seen[0], tuple)
+        assert len(seen[0]) == 3
+        xf.saliency(small(), [torch.randn(2, 1, 9, 9)], score=lambda out, y: seen.append(out) or
+                    out.sum())  # fmt: skip
+        assert isinstance(seen[1], torch.Tensor)
+
+    def test_a_target_belongs_to_the_main_output(self):
+        model = Pyramid(lambda features: {"aux": features[2], "out": features[0]})
+        y = torch.rand(2, 2, 10, 10)
+        assert xf.saliency(model, [(torch.randn(2, 1, 12, 12), y)]).silent == (
+            "stages.1", "stages.2",
+        )  # fmt: skip
+
+    def test_infinite_constants_in_an_output_do_not_count(self):
+        model = Pyramid(lambda features: [*features, torch.full((2, 2), -torch.inf)])
+        assert xf.saliency(model, [torch.randn(2, 1, 12, 12)]).silent == ()
+
+    def test_the_main_output(self):
+        one, two = torch.ones(1), torch.ones(2)
+        assert primary_output([[torch.ones(1).long()], [two]]) is two
+        assert primary_output(Detections([one], logits=two)) is two
+        assert primary_output({"a": one, "out": {"b": two}}) is two
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 3, 3)
+
+    def forward(self, sample, timestep, scale=1.0):
+        return self.conv(sample).mean((2, 3)) * timestep[:, None] * scale
+
+
+class TestInputs:
+    def test_several(self):
+        model = TwoInputs()
+        a, b, y = torch.randn(2, 1, 9, 9), torch.tensor([1.0, 3.0]), torch.tensor([0, 2])
+        expected = xf.saliency(model, [(a, b, y)])["conv"]
+        for batch in (
+            ((a, b), y),
+            [[a, b], y],  # a loader's way
+            ({"sample": a, "timestep": b}, y),
+            {"sample": a, "timestep": b, "labels": y, "file": "a.png"},
+            {"image": a, "timestep": b, "label": y},
+        ):
+            torch.testing.assert_close(xf.saliency(model, [batch])["conv"], expected)
+        without = xf.saliency(model, [(a, b)])["conv"]
+        torch.testing.assert_close(xf.saliency(model, [((a, b),)])["conv"], without)
+        with pytest.raises(ValueError, match=r"missing .* 'timestep'; give several inputs as"):
+            xf.saliency(model, [a])
+        with pytest.raises(ValueError, match="as the model's forward does: 'sample', 'timestep'"):
+            xf.saliency(model, [{"picture": a}])
+
+    def test_a_list_of_images_may_be_one_input(self):
+        class Listed(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = small()
+
+            def forward(self, images, targets=None):
+                assert targets is None
+                return self.body(torch.stack(images))
+
+        x = torch.randn(2, 1, 9, 9)
+        assert xf.saliency(Listed(), [([x[0], x[1]], torch.tensor([0, 1]))]).silent == ()
+
+    def test_a_required_mask_is_an_input(self):
+        class Masked(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv2d(1, 1, 3, padding=1)
+
+            def forward(self, x, mask):
+                return self.conv(x) * mask
+
+        x = torch.randn(1, 1, 9, 9)
+        assert xf.saliency(Masked(), [{"x": x, "mask": torch.ones(9)}]).silent == ()
+        inputs, target = split_batch({"x": x, "mask": x}, small())
+        assert target is x
+        assert inputs.args == (x,)
+
+    def test_a_forward_that_writes_into_its_input(self):
+        class Scaled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv2d(1, 2, 3)
+
+            def forward(self, x):
+                x *= 255
+                return self.conv(x)
+
+        x = torch.ones(1, 1, 9, 9)
+        xf.saliency(Scaled(), [x, {"x": x}])
+        assert (x == 1).all()
+
+    def test_tensors_of_a_class_of_their_own(self):
+        class Tagged(torch.Tensor):
+            """Refuses what MONAI's MetaTensor has trouble with: to be anything but itself."""
+
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                if func in (F.one_hot, torch.conv2d):
+                    raise RuntimeError("not with a tag")
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        x, y = torch.randn(2, 1, 9, 9), torch.tensor([0, 2])
+        tagged = x.as_subclass(Tagged), y.as_subclass(Tagged)
+        expected = xf.saliency(small(), [(x, y)])
+        result = xf.saliency(small(), [tagged])
+        assert type(result["0"]) is torch.Tensor
+        torch.testing.assert_close(result["0"], expected["0"])
+
+
+class TestComputedWeights:
+    @pytest.mark.parametrize("kind", ["weight_gradient", "gradient"])
+    @pytest.mark.filterwarnings("ignore:.*weight_norm.*deprecated")
+    @pytest.mark.parametrize(
+        "compute",
+        [
+            weight_norm,
+            spectral_norm,
+            nn.utils.weight_norm,
+            nn.utils.spectral_norm,
+            lambda layer: prune.l1_unstructured(layer, "weight", 0.3),
+            lambda layer: held_as_a_buffer(layer),
+        ],
+    )
+    def test_they_are_scored_as_they_are(self, compute, kind):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(2, 2, 3, padding=1), nn.Sigmoid(), nn.Conv2d(2, 2, 3))
+        for layer in (model[0], model[2]):
+            compute(layer)
+        twice = nn.Sequential(model[0], *model)  # its first layer is called twice
+        x = torch.randn(2, 2, 9, 9)
+        twice.eval()(x)
+        plain = nn.Sequential(nn.Conv2d(2, 2, 3, padding=1), nn.Sigmoid(), nn.Conv2d(2, 2, 3))
+        for one, other in ((plain[0], model[0]), (plain[2], model[2])):
+            one.weight.data, one.bias.data = other.weight.detach().clone(), other.bias.data
+        before = [
+            (dict(vars(layer)), {n: p.requires_grad for n, p in layer.named_parameters()})
+            for layer in twice.modules()
+        ]
+        ours = xf.saliency(twice, [x, x], kind=kind)
+        expected = xf.saliency(nn.Sequential(plain[0], *plain), [x, x], kind=kind)
+        assert list(ours) == list(expected)
+        for path, value in expected.items():
+            torch.testing.assert_close(ours[path], value)
+        for layer, (attributes, wanted) in zip(twice.modules(), before, strict=True):
+            assert vars(layer).get("weight") is attributes.get("weight")
+            assert {n: p.requires_grad for n, p in layer.named_parameters()} == wanted
+            assert all(not buffer.requires_grad for buffer in layer.buffers())
+            assert not layer._forward_hooks
+        assert set(xf.explain(twice, saliency=ours)) == set(ours)
+
+    def test_nothing_left_to_score(self):
+        model = nn.Sequential(nn.Conv2d(1, 2, 3))
+        weight = nn.Parameter(torch.ones(2, 1, 3, 3, dtype=torch.int8), requires_grad=False)
+        model[0].weight = weight
+        with pytest.raises(ValueError, match=r"no layer can be scored: '0': its weight is .*int8"):
+            xf.saliency(model, [torch.randn(1, 1, 9, 9)])
+
+    @pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
+    def test_lazy_layers(self):
+        with pytest.raises(ValueError, match="'0' has no weight yet; run the model once"):
+            xf.saliency(nn.Sequential(nn.LazyConv2d(2, 3)), [torch.randn(1, 1, 9, 9)])
+
+
+def held_as_a_buffer(layer):
+    weight = layer.weight.detach()
+    del layer.weight
+    layer.register_buffer("weight", weight)
 
 
 def test_salient_kernels_matter_and_the_others_do_not():

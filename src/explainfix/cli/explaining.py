@@ -11,7 +11,7 @@ from ..report.write import write_page
 from ..steer import Comparison, Explanation, compare, explain
 from ..store import check_free, written
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json
-from .inputs import Data, measure_saliency
+from .inputs import Data, measure_saliency, name_silent
 
 _KINDS = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
 _Output = Annotated[Path | None, OUTPUT]
@@ -46,11 +46,13 @@ def explain_(
     if output is not None:
         _write(why, output, overwrite=force)
     if as_json:
-        print_json(_as_json(why))
+        print_json(_as_json(why) | {"silent": list(scores.silent) if scores else []})
         return
     out = Console(highlight=False)
     out.print(_table(why))
     out.print(f"\n{why.weighting}.", soft_wrap=True)
+    if scores and (silent := name_silent(scores)):
+        out.print(escape(silent), soft_wrap=True)
     for said in why.advice():
         out.print(f"\n[bold]{escape(said.title)}.[/bold] {escape(said.text)}")
     for path, reason in why.skipped.items():

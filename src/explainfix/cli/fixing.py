@@ -14,7 +14,15 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
-from ..fix import Scale, fix_, list_filters, method_options, recipes
+from ..fix import (
+    Scale,
+    can_regenerate,
+    fix_,
+    list_filters,
+    method_options,
+    overflow_risk,
+    recipes,
+)
 from ..layers import spatial_layers
 from ..registry import datasets, filters
 from ..store import check_free, save
@@ -98,17 +106,33 @@ def fix(
     save(network, output, overwrite=force)
     spatial, total = _parameter_counts(network)
     layers, size = len(spatial_layers(network)), output.stat().st_size
+    warning = _warning(network, rule.scale)
     if as_json:
         counts = {"spatial_parameters": spatial, "parameters": total, "bytes": size}
-        print_json({"output": str(output), **asdict(recipe), **counts})
+        print_json({"output": str(output), **asdict(recipe), **counts, "warning": warning or None})
         return
     Console(highlight=False).print(
         f"Fixed [bold]{len(recipe.digests)}[/bold] of {layers} spatial layers "
         f"by [bold]{method}[/bold], seed {recipe.seed}.\n"
         f"Spatial: {spatial:,} of {total:,} parameters ({spatial / total:.1%}).\n"
-        f"Wrote {escape(str(output))}, {size / 1e6:.1f} MB.",
+        f"Wrote {escape(str(output))}, {size / 1e6:.1f} MB."
+        + (f"\n[bold]Note[/bold]: {warning}" if warning else ""),
         soft_wrap=True,
     )
+
+
+def _warning(network: nn.Module, scale: Scale) -> str:
+    """What to do before the fixed network runs in eval mode, if anything."""
+    new = any(can_regenerate(recipe) for recipe in recipes(network).values())
+    why = overflow_risk(network) if scale == "paper" and new else ""
+    if "BatchNorm" in why:
+        why += (
+            "; outputs in eval mode may overflow until it has: train, or run a few batches in "
+            "train mode, or use --scale fan_in."
+        )
+    elif why:
+        why += "; outputs may overflow: use --scale fan_in."
+    return why
 
 
 @app.command(name="list")

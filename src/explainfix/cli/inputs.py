@@ -76,3 +76,13 @@ def measure_saliency(network: nn.Module, data: Data) -> Saliency:
         return track_progress(items, "Computing saliency", total=count)
 
     return saliency(network, stream, max_batches=count, progress=progress)
+
+
+def name_silent(scores: Saliency) -> str:
+    """A line that names the layers no score reaches, or nothing."""
+    paths = scores.silent
+    if not paths:
+        return ""
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    noun = "layer" if len(paths) == 1 else "layers"
+    return f"No score reaches {len(paths)} {noun}: {', '.join(paths[:3])}{more}."

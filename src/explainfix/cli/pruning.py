@@ -13,7 +13,7 @@ from ..prune import channel_prune_
 from ..steer import explain
 from ..store import check_free, save
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json, show_status
-from .inputs import Data, measure_saliency, open_batches
+from .inputs import Data, measure_saliency, name_silent, open_batches
 
 
 @Parameter(name="*")
@@ -88,9 +88,11 @@ def prune(
     if why is not None and report is not None:
         why.to_html(report, pruning=done, overwrite=force)
     if as_json:
-        print_json({"output": str(output)} | done.as_dict())
+        print_json({"output": str(output)} | done.as_dict() | {"silent": list(scores.silent)})
         return
     out = Console(highlight=False)
+    if silent := name_silent(scores):
+        out.print(escape(silent), soft_wrap=True)
     zeroed, filled = sum(done.zeroed.values()), sum(done.filled.values())
     out.print(f"Zeroed {zeroed:,} kernels ({done.zero_share:.1%}), and cut what died of it.\n")
     out.print(escape(str(done)))

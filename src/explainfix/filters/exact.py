@@ -32,11 +32,29 @@ class Draw:
 
     def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0) -> Array:
         """Independent numbers from [low, high)."""
-        raw = self.bits.random_raw(math.prod(shape))
-        unit = (raw >> np.uint64(11)).astype(np.float64)  # 53 bits: exact in float64
+        return self._scaled(self.bits.random_raw(math.prod(shape)), low, high).reshape(shape)
+
+    def uniform_at(self, where: NDArray[np.bool_], low: float = 0.0, high: float = 1.0) -> Array:
+        """`uniform(*where.shape, ...)[where]`, at less cost.
+
+        >>> where = np.array([[True, False], [False, True]])
+        >>> whole, part = Draw(0, "a").uniform(2, 2), Draw(0, "a").uniform_at(where)
+        >>> bool((whole[where] == part).all())
+        True
+        """
+        if not where.any():
+            self.bits.advance(where.size)
+            return np.empty(0)
+        raw = self.bits.random_raw(where.size)
+        return self._scaled(raw if where.all() else raw[where.ravel()], low, high)
+
+    @staticmethod
+    def _scaled(raw: NDArray[np.uint64], low: float, high: float) -> Array:
+        raw >>= np.uint64(11)
+        unit = raw.astype(np.float64)  # 53 bits: exact
         unit *= 2.0**-53 * (high - low)
         unit += low
-        return unit.reshape(shape)
+        return unit
 
 
 def cos_pi(t: Array) -> Array:

@@ -1,9 +1,10 @@
-"""fill_zero_: kernels that are still nought after pruning get values again, as in the paper."""
+"""fill_zero_: kernels that are still zero after pruning get values again, as in the paper."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,8 +16,8 @@ from ..layers import Convolution, kernels_by_output, require_writable_kernels, s
 def fill_zero_(model: nn.Module, *, seed: int = 0) -> dict[str, int]:
     """Fill zero weights of spatial layers: FillZero.
 
-    A kernel of noughts gets Kaiming uniform values; single noughts in other kernels get normal
-    ones with the mean and variance of their kernel. Gives the number of weights filled per layer.
+    A kernel of zeros gets Kaiming uniform values; single zeros in other kernels get normal ones
+    with the mean and variance of their kernel. Gives the number of weights filled per layer.
     Fixed layers stay fixed, as they are then.
     """
     layers = spatial_layers(model)
@@ -24,27 +25,42 @@ def fill_zero_(model: nn.Module, *, seed: int = 0) -> dict[str, int]:
     filled: dict[str, int] = {}
     with torch.no_grad(), recipes_follow(model):
         for path, layer in layers.items():
-            nought = layer.weight == 0
-            if bool(nought.any()):
-                values = _values(layer, Draw(seed, f"fill:{path}")).to(layer.weight)
-                layer.weight.copy_(torch.where(nought, values, layer.weight))
-                filled[path] = int(nought.sum())
+            zero = layer.weight == 0
+            if bool(zero.any()):
+                values = _values(layer, zero, Draw(seed, f"fill:{path}"))
+                layer.weight.masked_scatter_(zero, values.to(layer.weight))
+                filled[path] = len(values)
     return filled
 
 
-def _values(layer: Convolution, draw: Draw) -> Tensor:
-    """What would fill each weight of the layer if it were nought."""
-    kernels = layer.weight.detach().double().cpu().flatten(2)
-    empty = (kernels == 0).all(2, keepdim=True)
-    fan_in = math.prod(kernels_by_output(layer, layer.weight.cpu().double().numpy()).shape[1:])
-    bound = math.sqrt(6 / fan_in)
-    uniform = torch.from_numpy(draw.uniform(*kernels.shape, low=-bound, high=bound))
-    normal = _normal(draw, tuple(kernels.shape))
-    around = kernels.mean(2, keepdim=True) + kernels.std(2, keepdim=True, correction=0) * normal
-    return torch.where(empty, uniform, around).reshape(layer.weight.shape)
+def _values(layer: Convolution, zero: Tensor, draw: Draw) -> Tensor:
+    """What fills the zeros of the layer, in their order."""
+    where = zero.flatten(2).flatten(0, 1).cpu()
+    empty = where.all(1, keepdim=True)
+    inside = where & ~empty
+    bound = math.sqrt(6 / _fan_in(layer))
+    uniform = draw.uniform_at(empty.expand_as(where).numpy(), -bound, bound)
+    if not bool(inside.any()):
+        return torch.from_numpy(uniform)
+    holed = inside.any(1)
+    kernels = layer.weight.detach().flatten(2).flatten(0, 1).cpu()[holed].double()
+    counts = torch.from_numpy(np.count_nonzero(inside[holed].numpy(), axis=1))
+    mean = kernels.mean(1, keepdim=True)
+    spread = (kernels - mean).square_().mean(1).sqrt_()  # four times as fast as std
+    mean, spread = (each.flatten().repeat_interleave(counts) for each in (mean, spread))
+    values = torch.empty(int(where.sum()), dtype=torch.float64)
+    of_empty = empty.expand_as(where)[where]
+    values[of_empty] = torch.from_numpy(uniform)
+    values[~of_empty] = mean + spread * _normal(draw, inside.numpy())
+    return values
 
 
-def _normal(draw: Draw, shape: tuple[int, ...]) -> Tensor:
+def _fan_in(layer: Convolution) -> int:
+    shape = np.zeros(tuple(layer.weight.shape), dtype=np.int8)
+    return math.prod(kernels_by_output(layer, shape).shape[1:])
+
+
+def _normal(draw: Draw, where: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Tensor:
     """Normal numbers from two uniform ones each."""
-    radius = torch.from_numpy(1.0 - draw.uniform(*shape)).log().mul(-2).sqrt()
-    return radius * torch.from_numpy(draw.uniform(*shape)).mul(2 * math.pi).cos()
+    radius = torch.from_numpy(1.0 - draw.uniform_at(where)).log().mul(-2).sqrt()
+    return radius * torch.from_numpy(draw.uniform_at(where)).mul(2 * math.pi).cos()

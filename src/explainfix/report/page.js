@@ -86,6 +86,9 @@
     return svg;
   }
 
+  /** The shape of the pictures of a shape's kernels: large ones are shown in part. */
+  const seen = (shape) => shape.pictured ?? shape.shape;
+
   const shapeTitle = (shape) =>
     shape.shape.length === 1 ? `Kernels of length ${shape.name}` : `${shape.name} kernels`;
 
@@ -99,6 +102,7 @@
 
   /** "basis filter 3: vertical 0, horizontal 2", numbered from 0 as in the paper */
   function filterName(shape, filter) {
+    if (shape.groups) return `basis filters ${shape.groups[filter].join(" to ")}`;
     const name = `basis filter ${filter}`;
     const frequency = shape.frequencies?.[filter];
     if (!frequency) return name;
@@ -285,8 +289,8 @@
         make(
           "div",
           { class: "head", role: "rowheader", title: filterName(shape, row) },
-          make("span", {}, String(row)),
-          picture(filter, shape.shape),
+          make("span", {}, String(shape.groups?.[row][0] ?? row)),
+          picture(filter, seen(shape)),
         ),
       );
       line.firstChild.dataset.row = row;
@@ -349,6 +353,7 @@
           { class: "soft" },
           plural(mine.length, "layer"),
           mine.length < order.length ? "; the gaps are layers with other kernels" : "",
+          shape.note ? `; ${shape.note}` : "",
         ),
         key,
       ),
@@ -417,7 +422,7 @@
         "figcaption",
         {},
         make("h3", {}, shapeTitle(shape)),
-        make("span", { class: "soft" }, "one layer: ", open),
+        make("span", { class: "soft" }, "one layer: ", open, shape.note ? `; ${shape.note}` : ""),
       ),
       make(
         "div",
@@ -442,7 +447,7 @@
       return make(
         "div",
         {},
-        filter < 0 ? null : picture(shape.basis[filter], shape.shape),
+        filter < 0 ? null : picture(shape.basis[filter], seen(shape)),
         make("span", {}, name),
       );
     });
@@ -514,7 +519,7 @@
     if (band)
       against = ` · ${value > band[1] ? "more" : value < band[0] ? "less" : "no more"} than chance`;
     $("tooltip").replaceChildren(
-      picture(grid.shape.basis[filter], grid.shape.shape),
+      picture(grid.shape.basis[filter], seen(grid.shape)),
       make(
         "div",
         {},
@@ -611,7 +616,7 @@
   }
 
   function spectrum(layer, shape) {
-    const slices = shape.shape.length > 2 ? shape.shape[0] : 1;
+    const slices = seen(shape).length > 2 ? seen(shape)[0] : 1;
     const pictured = shape.basis.length * slices <= 25; // more would be too small to see
     return make(
       "section",
@@ -620,7 +625,7 @@
       barChart(layer.ed, {
         band: layer.band,
         label: `Spectrum of ${layer.path}`,
-        marks: pictured ? shape.basis.map((filter) => picture(filter, shape.shape)) : null,
+        marks: pictured ? shape.basis.map((filter) => picture(filter, seen(shape))) : null,
         titles: layer.ed.map(
           (value, i) => `${filterName(shape, i)}: ${percent(shares(layer.ed)[i])}`,
         ),
@@ -676,8 +681,8 @@
       make("h3", {}, "Kernels ", make("span", { class: "soft" }, count)),
       make(
         "div",
-        { class: `sheet${shape.shape.length > 2 ? " wide" : ""}` },
-        ...layer.samples.map((kernel, i) => picture(kernel, shape.shape, `kernel ${i + 1}`)),
+        { class: `sheet${seen(shape).length > 2 ? " wide" : ""}` },
+        ...layer.samples.map((kernel, i) => picture(kernel, seen(shape), `kernel ${i + 1}`)),
       ),
     );
   }

@@ -7,6 +7,8 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..prune.outcome import PruneReport
 from ..registry import views
 from ..steer.advice import stage_of
@@ -14,11 +16,14 @@ from ..steer.compare import Comparison
 from ..steer.explanation import Explanation
 from ..steer.spectrum import Spectrum
 from ..store import written
+from .condense import Condensed
 from .page import render_page
 from .pruning import pruning_data
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_LONGEST = 256  # frequencies of an axis: no chart of bars has room for more
 
 
 @views.register("page")
@@ -82,21 +87,28 @@ def page_data(
 
 
 def _shape_data(why: Explanation, shape: tuple[int, ...], paths: list[str]) -> dict[str, Any]:
-    basis = why.bases[shape]
+    basis, shown = why.bases[shape], Condensed.of(shape, why.totals)
+    named = basis.frequencies is not None and shown.groups is None
     return {
         "name": _name(shape),
         "shape": list(shape),
-        "basis": basis.rows.tolist(),
-        "frequencies": None if basis.frequencies is None else [list(k) for k in basis.frequencies],
+        "pictured": list(shown.pictured),
+        "groups": shown.groups,
+        "note": shown.note,
+        "basis": shown.picture(shown.filters(basis.rows)).tolist(),
+        "frequencies": [list(k) for k in basis.frequencies or ()] if named else None,
         "layers": [i for i, path in enumerate(paths) if why.layers[path].shape == shape],
-        "total": _spectrum_data(why.totals[shape]),
+        "total": _spectrum_data(why.totals[shape], shown),
     }
 
 
 def _layer_data(why: Explanation, path: str, stage: str) -> dict[str, Any]:
     layer = why.layers[path]
     total = sum(other.saliency or 0.0 for other in why.layers.values())
-    samples = [] if layer.samples is None else layer.samples.flatten(1).tolist()
+    shown = Condensed.of(layer.shape, why.totals)
+    samples = torch.empty(0, 0) if layer.samples is None else layer.samples.flatten(1)
+    if len(samples):
+        samples = shown.picture(samples[: shown.samples(len(why))])
     return {
         "path": path,
         "stage": stage,
@@ -107,17 +119,18 @@ def _layer_data(why: Explanation, path: str, stage: str) -> dict[str, Any]:
         "saliency_share": None if layer.saliency is None else layer.saliency / (total or 1.0),
         "low_share": layer.low_share,
         "low_chance": list(layer.low_chance),
-        "band": list(layer.energy_chance),
-        "samples": samples,
-        **_spectrum_data(why[path]),
+        "band": shown.band(layer.energy_chance),
+        "samples": samples.tolist(),
+        **_spectrum_data(why[path], shown),
     }
 
 
-def _spectrum_data(spectrum: Spectrum) -> dict[str, Any]:
+def _spectrum_data(spectrum: Spectrum, shown: Condensed) -> dict[str, Any]:
+    few = max(spectrum.shape) <= _LONGEST
     return {
-        "ed": spectrum.ed.tolist(),
-        "e1": [axis.tolist() for axis in spectrum.e1],
-        "e0": None if spectrum.e0 is None else spectrum.e0.tolist(),
+        "ed": shown.energies(spectrum.ed),
+        "e1": [axis.tolist() for axis in spectrum.e1] if few else [],
+        "e0": spectrum.e0.tolist() if few and spectrum.e0 is not None else None,
     }
 
 
@@ -132,12 +145,16 @@ def _comparison_data(comparison: Comparison) -> dict[str, Any]:
                 "changed": change.changed,
                 "kernels": change.kernels,
                 "moved": change.moved,
-                "ed_a": comparison.before[path].ed.tolist(),
-                "ed_b": comparison.after[path].ed.tolist(),
+                "ed_a": _energies(comparison.before, path),
+                "ed_b": _energies(comparison.after, path),
             }
             for path, change in comparison.layers.items()
         ],
     }
+
+
+def _energies(why: Explanation, path: str) -> list[float]:
+    return Condensed.of(why.layers[path].shape, why.totals).energies(why[path].ed)
 
 
 def _results_data(results: pd.DataFrame) -> dict[str, Any]:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from ..layers import Convolution, as_found, select_layers
+from ..nested import map_tensors, tensors_in
 from ..registry import unknown
-from .scores import by_shape
+from .batches import Inputs, plain, primary_output, split_batch
+from .scores import all_outputs, by_shape
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Kind = Literal["weight_gradient", "gradient"]
-Score = Callable[[Tensor, Any], Tensor]
+Score = Callable[[Any, Any], Tensor]
 Progress = Callable[[Iterable[Any]], Iterable[Any]]
-
-_INPUTS = ("x", "input", "inputs", "image", "images", "pixel_values")
-_TARGETS = ("y", "target", "targets", "label", "labels", "mask", "masks")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,11 @@ class Saliency(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """The layers no score reaches: nothing that was counted depends on any of their kernels."""
+        return tuple(path for path, score in self.scores.items() if not score.any())
 
     def table(self) -> pd.DataFrame:
         """Per layer: kernels, total and mean saliency, its share, the share of its top 10%."""
@@ -83,11 +89,14 @@ def saliency(
 ) -> Saliency:
     """Score every spatial kernel f by Σ over minibatches of 1ᵀ|d(yᵀ ŷ/ŷ')/df ∘ f|, Eq. (7).
 
-    `batches` yields `x`, `(x, y)` or dictionaries. y has the output's shape, or is class indices,
-    or a mask; without it all outputs count. `score(output, y)` may be any other scalar.
-    `kind="gradient"` leaves out "∘ f". `error=True` adds the standard error that a bootstrap over
-    the minibatches would give. Frozen filters are scored too. The model runs in eval mode and is
-    left exactly as it was found.
+    `batches` yields `x`, `(x, y)` or dictionaries. A model of several inputs takes
+    `((a, b), y)`, `({"name": a, ...}, y)`, or a dictionary with the names of its forward. y has
+    the shape of the (first) output, or is class indices, or a mask; without it all outputs count,
+    of whatever the model returns. `score(output, y)` may be any other scalar: it gets the output
+    as the model returned it. `kind="gradient"` leaves out "∘ f". `error=True` adds the standard
+    error that a bootstrap over the minibatches would give. Frozen filters are scored too, and so
+    are computed ones, as by weight_norm. The model runs in eval mode, on copies of the inputs,
+    and is left exactly as it was found.
 
     >>> model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 3))
     >>> scores = saliency(model, [(torch.randn(2, 1, 8, 8), torch.tensor([0, 2]))])
@@ -97,13 +106,18 @@ def saliency(
     if kind not in ("weight_gradient", "gradient"):
         raise ValueError(f"kind must be 'weight_gradient' or 'gradient', not {kind!r}")
     layers = select_layers(model)
+    for path, layer in layers.items():
+        if is_lazy(layer.weight):
+            raise ValueError(f"{path!r} has no weight yet; run the model once on an example first")
     skipped = {
-        path: "its weight is computed by a parametrization"
+        path: f"its weight is {layer.weight.dtype}, not real numbers"
         for path, layer in layers.items()
-        if parametrize.is_parametrized(layer, "weight")
-        or not isinstance(layer.weight, nn.Parameter)
+        if not layer.weight.is_floating_point()
     }
     scored = {path: layer for path, layer in layers.items() if path not in skipped}
+    if not scored:
+        reasons = "; ".join(f"{path!r}: {why}" for path, why in list(skipped.items())[:3])
+        raise ValueError(f"no layer can be scored: {reasons}")
     total = {p: torch.zeros(_grid(layer), dtype=torch.float64) for p, layer in scored.items()}
     squares = {path: torch.zeros_like(value) for path, value in total.items()}
     count = 0
@@ -111,8 +125,6 @@ def saliency(
     with as_found(model), torch.enable_grad():
         model.eval()
         model.requires_grad_(False)
-        for layer in scored.values():
-            layer.weight.requires_grad_(True)
         for batch in progress(limited) if progress else limited:
             for path, value in _batch_scores(model, scored, batch, score, kind).items():
                 total[path] += value
@@ -123,8 +135,8 @@ def saliency(
         raise ValueError("there is no batch to compute saliency from: the data is empty")
     if not any(value.any() for value in total.values()):
         raise ValueError(
-            "every score is zero: are the targets all zero, or do the outputs not depend on any "
-            "spatial kernel?"
+            "every score is zero: are the targets all zero, does the model run under no_grad, or "
+            "do the outputs not depend on any spatial kernel?"
         )
     # Resampling M terms of a sum has the variance M·Var(term), with the terms' own variance.
     errors = {p: (squares[p] - total[p].square() / count).clamp(min=0).sqrt() for p in total}
@@ -153,29 +165,30 @@ def _batch_scores(
     kind: Kind,
 ) -> dict[str, Tensor]:
     """1ᵀ|dscore/df ∘ f| of one minibatch, per kernel."""
-    weights = [layer.weight for layer in layers.values()]
-    x, y = (_on_device(part, weights[0].device) for part in split_batch(batch))
-    output = primary_output(_run(model, x))
-    if not output.isfinite().all():
-        raise ValueError(f"the model's output is NaN or infinite{_first_bad_layer(model, x)}")
-    given: object = (score or by_shape)(output, y)
-    value = given if isinstance(given, Tensor) else torch.empty(0)
-    if value.numel() != 1:
-        shape = tuple(value.shape) if value is given else type(given).__name__
-        raise ValueError(f"score(output, target) must give a tensor of one number, not {shape}")
-    if not value.requires_grad:
-        return {
-            path: torch.zeros(_grid(layer), dtype=torch.float64) for path, layer in layers.items()
-        }
-    found = torch.autograd.grad(value.reshape(()), weights, allow_unused=True)
-    gradients = cast("tuple[Tensor | None, ...]", found)
+    device = next(iter(layers.values())).weight.device
+    inputs, y = split_batch(batch, model)
+    y = map_tensors(y, lambda tensor: plain(tensor).to(device))
+    with _weights_in_use(layers) as used:
+        output = _run(model, inputs, device)
+        value = _score(output, y, score)
+        if not value.isfinite():
+            raise ValueError(_not_finite(model, inputs, device, output))
+        weights = [weight for several in used.values() for weight in several]
+        found: tuple[Tensor | None, ...] = (None,) * len(weights)
+        if value.requires_grad:
+            found = _gradients(value, weights)
+    gradients = dict(zip(map(id, weights), found, strict=True))
     scores: dict[str, Tensor] = {}
-    for (path, layer), gradient in zip(layers.items(), gradients, strict=True):
-        if gradient is None:  # not reached by this pass, such as a head used in training only
-            scores[path] = torch.zeros(_grid(layer), dtype=torch.float64)
+    for path, layer in layers.items():
+        scores[path] = torch.zeros(_grid(layer), dtype=torch.float64)
+        # More than one, if a layer that computes its weight at every call is called twice.
+        pairs = [(weight, gradients[id(weight)]) for weight in used[path]]
+        parts = [(weight, gradient) for weight, gradient in pairs if gradient is not None]
+        if not parts:  # not reached by this pass, such as a head used in training only
             continue
+        gradient = sum((part for _, part in parts[1:]), start=parts[0][1])
         if kind == "weight_gradient":
-            gradient = gradient * layer.weight.detach()
+            gradient = gradient * parts[0][0].detach()
         summed = gradient.abs_().flatten(2).sum(2).cpu().double()
         if not summed.isfinite().all():
             raise ValueError(f"the gradient of layer {path!r} is NaN or infinite")
@@ -183,59 +196,99 @@ def _batch_scores(
     return scores
 
 
-def split_batch(batch: object) -> tuple[Tensor, Any]:
-    """The input and the target, or `None`, of a batch: a tensor, a sequence or a dictionary."""
-    if isinstance(batch, Tensor):
-        return batch, None
-    if isinstance(batch, Mapping):
-        found = next((batch[key] for key in _INPUTS if key in batch), None)
-        if not isinstance(found, Tensor):
-            raise ValueError(
-                f"a batch with the keys {', '.join(map(repr, batch))} has no input: name it "
-                f"{' or '.join(map(repr, _INPUTS))}"
-            )
-        return found, next((batch[key] for key in _TARGETS if key in batch), None)
-    if isinstance(batch, (tuple, list)) and batch and isinstance(batch[0], Tensor):
-        return batch[0], batch[1] if len(batch) > 1 else None
-    raise ValueError(
-        f"a batch must be a tensor, (input, target) or a dictionary, not {type(batch).__name__}"
-    )
+@contextmanager
+def _weights_in_use(layers: Mapping[str, Convolution]) -> Iterator[dict[str, list[Tensor]]]:
+    """The tensors that a pass inside takes for kernels, by path: leaves that want gradients.
 
+    A parametrized weight is computed once inside; a hook computes it at every call, and it is
+    looked for then.
+    """
+    used: dict[str, list[Tensor]] = {path: [] for path in layers}
+    others: list[tuple[Convolution, Tensor, bool]] = []
+    handles = []
 
-def primary_output(output: object) -> Tensor:
-    """The main tensor of whatever a model returns: itself, "out" or "logits", or the first one."""
-    if isinstance(output, Tensor):
-        return output
-    if isinstance(output, Mapping):
-        ordered = [output[key] for key in ("out", "logits") if key in output]
-        parts: Iterable[object] = [*ordered, *output.values()]
-    else:
-        parts = output if isinstance(output, (tuple, list)) else []
-    for part in parts:
-        if isinstance(part, Tensor):
-            return part
-    raise ValueError(f"the model returned {type(output).__name__}, in which there is no tensor")
+    def look(weights: list[Tensor]) -> Callable[[nn.Module, Any], None]:
+        def hook(layer: nn.Module, inputs: Any) -> None:
+            weight = cast("Tensor", layer.weight).requires_grad_()
+            if not any(weight is known for known in weights):
+                weights.append(weight)
 
+        return hook
 
-def _run(model: nn.Module, x: Tensor) -> object:
     try:
-        return model(x)
-    except (RuntimeError, ValueError, IndexError) as problem:
+        with parametrize.cached():
+            for path, layer in layers.items():
+                weight = layer.weight
+                if isinstance(weight, nn.Parameter) or parametrize.is_parametrized(layer, "weight"):
+                    used[path].append(weight.requires_grad_())
+                else:
+                    others.append((layer, weight, weight.requires_grad))
+                    handles.append(layer.register_forward_pre_hook(look(used[path])))
+            yield used
+    finally:
+        for handle in handles:
+            handle.remove()
+        for layer, weight, wanted in others:
+            if "weight" in vars(layer):
+                vars(layer)["weight"] = weight
+            if weight.is_leaf:
+                weight.requires_grad_(wanted)
+
+
+def _score(output: object, y: Any, score: Score | None) -> Tensor:
+    """The scalar whose gradient is taken."""
+    if score is None and y is None:
+        tensors = [tensor for tensor in tensors_in(output) if tensor.is_floating_point()]
+        if not tensors:
+            primary_output(output)  # raises if there is no tensor at all
+            raise ValueError(f"the model returned {type(output).__name__} without real numbers")
+        # What depends on no kernel, such as a mask of infinities, has nothing to say.
+        counted = [tensor for tensor in tensors if tensor.requires_grad] or tensors[:1]
+        return torch.stack([all_outputs(tensor).to(counted[0].device) for tensor in counted]).sum()
+    given: object = score(output, y) if score else by_shape(primary_output(output), y)
+    value = given if isinstance(given, Tensor) else torch.empty(0)
+    if value.numel() != 1:
+        shape = tuple(value.shape) if value is given else type(given).__name__
+        raise ValueError(f"score(output, target) must give a tensor of one number, not {shape}")
+    return value.reshape(())
+
+
+def _gradients(value: Tensor, weights: list[Tensor]) -> tuple[Tensor | None, ...]:
+    try:
+        found = torch.autograd.grad(value, weights, allow_unused=True)
+    except RuntimeError as problem:
+        reason = str(problem).split("Hint:")[0].strip()
+        if "inplace operation" in reason:
+            raise ValueError(
+                "the model changes a tensor in place that its own gradient needs, so nothing can "
+                "be scored: write y = y * z for y *= z, mul for mul_, inplace=False for "
+                f"inplace=True where that happens (PyTorch: {reason})"
+            ) from problem
+        raise ValueError(f"PyTorch finds no gradient of this model: {reason}") from problem
+    return cast("tuple[Tensor | None, ...]", found)
+
+
+def _run(model: nn.Module, inputs: Inputs, device: torch.device) -> object:
+    try:
+        return inputs.run(model, device)
+    except (RuntimeError, ValueError, IndexError, KeyError, TypeError, AssertionError) as problem:
         reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise ValueError(
-            f"the model does not run on a batch of shape {tuple(x.shape)}: {reason}"
-        ) from problem
+        several = "; give several inputs as ((a, b), target) or by their names in a dictionary"
+        remedy = several if "positional argument" in reason else ""
+        raise ValueError(f"the model does not run on {inputs}: {reason}{remedy}") from problem
 
 
-def _first_bad_layer(model: nn.Module, x: Tensor) -> str:
+def _not_finite(model: nn.Module, inputs: Inputs, device: torch.device, output: object) -> str:
     """Where NaN or infinity first appears, found by running the batch once more."""
+    if _finite(output):
+        return "the score is NaN or infinite, though the model's output is not"
+    if not _finite((inputs.args, inputs.kwargs)):
+        return "the model's output is NaN or infinite: the input is"
     found: list[str] = []
-    if not x.isfinite().all():
-        return ": the input is"
 
     def watch(name: str) -> Callable[[nn.Module, Any, object], None]:
         def hook(module: nn.Module, inputs: Any, output: object) -> None:
-            if not found and isinstance(output, Tensor) and not output.isfinite().all():
+            if not found and not _finite(output):
                 found.append(name)
 
         return hook
@@ -244,15 +297,16 @@ def _first_bad_layer(model: nn.Module, x: Tensor) -> str:
     handles = [module.register_forward_hook(watch(name)) for name, module in leaves]
     try:
         with torch.no_grad():
-            model(x)
+            inputs.run(model, device)
     finally:
         for handle in handles:
             handle.remove()
-    return f", first at layer {found[0]!r}" if found else ""
+    where = f", first at layer {found[0]!r}" if found else ""
+    return f"the model's output is NaN or infinite{where}"
 
 
-def _on_device(part: Any, device: torch.device) -> Any:
-    return part.to(device) if isinstance(part, Tensor) else part
+def _finite(tree: object) -> bool:
+    return all(bool(tensor.isfinite().all()) for tensor in tensors_in(tree))
 
 
 def _grid(layer: Convolution) -> tuple[int, int]:

@@ -41,10 +41,11 @@ def multilabel(output: Tensor, target: Tensor) -> Tensor:
 def classes(output: Tensor, target: Tensor) -> Tensor:
     """Class indices: `(n,)` for outputs `(n, c)`, `(n, h, w)` for `(n, c, h, w)`; <0: ignored."""
     count = output.shape[1]
+    target = target.long()
     if int(target.max()) >= count:
         raise ValueError(f"the target has class {int(target.max())}, the model {count} outputs")
     known = target >= 0
-    one_hot = F.one_hot(target.clamp(min=0).long(), count) * known.unsqueeze(-1)
+    one_hot = F.one_hot(target.clamp(min=0), count) * known.unsqueeze(-1)
     return multilabel(output, one_hot.movedim(-1, 1))
 
 
@@ -57,6 +58,11 @@ def by_shape(output: Tensor, target: Tensor | None) -> Tensor:
     """The score that fits the shapes: labels as given, class indices, a mask, or no labels."""
     if target is None:
         return all_outputs(output)
+    if not isinstance(target, Tensor):
+        raise ValueError(
+            f"a target of type {type(target).__name__} fits no output: give a tensor, or a score "
+            "of your own"
+        )
     if target.shape == output.shape:
         return multilabel(output, target)
     indices = not target.is_floating_point() and not target.is_complex()
@@ -65,6 +71,10 @@ def by_shape(output: Tensor, target: Tensor | None) -> Tensor:
             return mask(output, target)
         if indices:
             return classes(output, target)
+    # A map of indices with an axis of its own: MONAI's labels, whole numbers of any type.
+    apart = output.dim() >= 3 and target.shape == (output.shape[0], 1, *output.shape[2:])
+    if apart and (indices or bool((target == target.round()).all())):
+        return classes(output, target.squeeze(1))
     raise ValueError(
         f"a target of shape {tuple(target.shape)} and type {target.dtype} fits no output of shape "
         f"{tuple(output.shape)}: give labels of that shape, class indices, or a score of your own"
