@@ -235,8 +235,12 @@ def _read_header(path: Path, text: str) -> _Header:
                 raise TypeError(f"no such type: {recipe.dtype!r}")
             if min(recipe.shape, default=0) < 1:
                 raise TypeError(f"no such shape: {recipe.shape}")
-        if any(index < 0 for cut in header.cuts for kept in cut.keep.values() for index in kept):
-            raise TypeError("an index that is kept is negative")
+        for kept in (kept for cut in header.cuts for kept in cut.keep.values()):
+            rows = [row if isinstance(row, list) else [row] for row in kept]
+            if any(index < 0 for row in rows for index in row):
+                raise TypeError("an index that is kept is negative")
+            if len({len(row) for row in rows}) > 1:
+                raise TypeError("groups keep unequal numbers of channels")
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise _damaged(path, error) from None
     return header
