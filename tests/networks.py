@@ -56,8 +56,11 @@ def zero_some(model):
 
 
 @torch.no_grad()
-def shift_norms(model, inputs):
-    """Give BatchNorm shifts, the statistics of activations, and means that moved since."""
+def shift_norms(model, inputs, *, whole=True):
+    """Give BatchNorm shifts, the statistics of activations, and means that moved since.
+
+    The statistics are those of training: of the whole model, or of its norms alone.
+    """
     norms = [m for m in model.modules() if isinstance(m, NORMS) and m.running_mean is not None]
     for norm in norms:
         norm.momentum = None
@@ -65,7 +68,8 @@ def shift_norms(model, inputs):
         if norm.affine:
             norm.weight.uniform_(0.5, 1.5)
             norm.bias.normal_(0, 0.3)
-    model.train()
+    for module in [model] if whole else norms:
+        module.train()
     model(*inputs)
     for norm in norms:
         moved = 0.05 * torch.randn_like(norm.running_mean)

@@ -46,10 +46,12 @@ def zeroed(network, dtype):
     torch.manual_seed(0)
     zero_some(model)
     inputs = draw(network, dtype, 0, 2, network.sizes[0])
-    try:
-        shift_norms(model, inputs)
-    except Exception:  # takes no batch of two, or no training without targets
-        model.eval()
+    for whole in (True, False):
+        try:
+            shift_norms(model, inputs, whole=whole)
+            break
+        except Exception:  # takes no batch of two, or no training without targets
+            model.eval()
     return model
 
 
@@ -76,7 +78,9 @@ def compare(wanted, got, batch, limit):
             continue
         one, other = (torch.where(fine, t, 0).double() for t in (one, other))
         scale = one.square().mean().sqrt()
-        varies = (one[1:] - one[:1]).abs().max() if len(one.shape) and len(one) == batch > 1 else scale
+        varies = (
+            (one[1:] - one[:1]).abs().max() if len(one.shape) and len(one) == batch > 1 else scale
+        )
         if varies > limit * one.abs().max():
             silent, scale = False, varies
         worst = max(worst, float((one - other).abs().max() / (scale or 1.0)))
@@ -146,7 +150,10 @@ def check(network):
     except Broken as problem:
         return {"status": "broken", "reason": str(problem)}, None
     except Exception as problem:
-        return {"status": "broken", "reason": f"{type(problem).__name__}: {first_line(problem)}"}, None
+        return {
+            "status": "broken",
+            "reason": f"{type(problem).__name__}: {first_line(problem)}",
+        }, None
     result = {
         "dtype": str(dtype).removeprefix("torch."),
         "parameters": sum(p.numel() for p in model.parameters()),

@@ -4,7 +4,6 @@ import signal
 import time
 from contextlib import contextmanager
 
-import torch
 from torch import nn
 
 import explainfix as xf
@@ -15,14 +14,14 @@ from .check import EXAMPLE, LIMITS, differences, draw, first_line
 SECONDS = 20
 
 
-class TooLong(Exception):
+class TooLongError(Exception):
     pass
 
 
 @contextmanager
 def at_most(seconds):
     def stop(*_):
-        raise TooLong(f"more than {seconds} s")
+        raise TooLongError(f"more than {seconds} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -51,8 +50,15 @@ def output_layers(model, inputs):
         seen.add(node)
         before = [parent for parent, _ in node.next_functions if parent is not None]
         # A linear layer turns its weight first.
-        near = [*before, *(far for parent in before if type(parent).__name__ == "TBackward0"
-                           for far, _ in parent.next_functions)]  # fmt: skip
+        near = [
+            *before,
+            *(
+                far
+                for parent in before
+                if type(parent).__name__ == "TBackward0"
+                for far, _ in parent.next_functions
+            ),
+        ]
         owned = [owners.get(id(getattr(parent, "variable", None))) for parent in near]
         layers = [module for module in owned if module is not None]
         found += layers
@@ -104,5 +110,10 @@ def challenge(network, model, passes, dtype):
         verdict = "does not run" if ": " in where else "differs"
     else:
         verdict = "equal" if difference <= LIMITS[dtype] else "differs"
-    return {"verdict": verdict, "reason": where, "difference": difference,
-            "removed": removed, "seconds": seconds}  # fmt: skip
+    return {
+        "verdict": verdict,
+        "reason": where,
+        "difference": difference,
+        "removed": removed,
+        "seconds": seconds,
+    }

@@ -27,4 +27,6 @@ def find(name):
 def names(start=""):
     """The names of all networks, source by source; only of one source if `start` names it."""
     source = start.partition(":")[0]
-    return [name for one in SOURCES if source not in SOURCES or one == source for name in catalogue(one)]
+    return [
+        name for one in SOURCES if source not in SOURCES or one == source for name in catalogue(one)
+    ]

@@ -8,12 +8,40 @@ from pytorchcv import model_provider
 from foreign.network import Network, images
 
 DATA = ("_svhn", "_cifar100", "_cub", "_coco", "_ade20k")  # the same networks for other data
-GIANTS = ("propainter", "nasnet_6a", "pnasnet", "polynet", "irevnet", "_1bit", "_32bit", "ntsnet",
-          "voca8", "nvpatt", "visemenet", "raft", "prnet", "lwopenpose3d", "ibppose", "a270", "pfpcnet")  # fmt: skip
-KEPT = ("simplepose_resnet18_coco", "simplepose_mobile_mobilenet_w1_coco", "centernet_resnet18_coco",
-        "lwopenpose2d_mobilenet_cmupan_coco", "alphapose_fastseresnet101b_coco")  # fmt: skip
-SIZES = {"inceptionv3": 299, "inceptionv4": 299, "inceptionresnetv1": 160, "inceptionresnetv2": 299,
-         "xception": 299, "nasnet_4a1056": 224}  # fmt: skip
+GIANTS = (
+    "propainter",
+    "nasnet_6a",
+    "pnasnet",
+    "polynet",
+    "irevnet",
+    "_1bit",
+    "_32bit",
+    "ntsnet",
+    "voca8",
+    "nvpatt",
+    "visemenet",
+    "raft",
+    "prnet",
+    "lwopenpose3d",
+    "ibppose",
+    "a270",
+    "pfpcnet",
+)
+KEPT = (
+    "simplepose_resnet18_coco",
+    "simplepose_mobile_mobilenet_w1_coco",
+    "centernet_resnet18_coco",
+    "lwopenpose2d_mobilenet_cmupan_coco",
+    "alphapose_fastseresnet101b_coco",
+)
+SIZES = {
+    "inceptionv3": 299,
+    "inceptionv4": 299,
+    "inceptionresnetv1": 160,
+    "inceptionresnetv2": 299,
+    "xception": 299,
+    "nasnet_4a1056": 224,
+}
 LARGEST = 45_000_000
 
 
@@ -24,6 +52,7 @@ def family(name):
 
 def sound(name):
     """Jasper and QuartzNet read a spectrogram, and its length."""
+
     def make(batch, size):
         return torch.randn(batch, 120 if "dr" in name else 64, size), torch.full((batch,), size)
 

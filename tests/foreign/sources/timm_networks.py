@@ -15,8 +15,41 @@ LIST = Path(__file__).with_name("timm.txt")  # a name and an image size per line
 LARGEST = 40_000_000
 SIZES = (64, 96, 128, 160)
 SIZE_WORDS = frozenset(
-    "atto femto pico nano tiny small medium base mini micro zepto wee little xxtiny xtiny xsmall "
-    "xxs xs x xx t s m b l w d p plus lite large patch window".split()
+    [
+        "atto",
+        "femto",
+        "pico",
+        "nano",
+        "tiny",
+        "small",
+        "medium",
+        "base",
+        "mini",
+        "micro",
+        "zepto",
+        "wee",
+        "little",
+        "xxtiny",
+        "xtiny",
+        "xsmall",
+        "xxs",
+        "xs",
+        "x",
+        "xx",
+        "t",
+        "s",
+        "m",
+        "b",
+        "l",
+        "w",
+        "d",
+        "p",
+        "plus",
+        "lite",
+        "large",
+        "patch",
+        "window",
+    ]
 )
 GIANTS = ("large", "huge", "giant", "_xl", "so400m", "_1b", "_3b", "7b", "enormous", "128gf")
 FEATURES = (  # also as backbones that give their feature maps
@@ -46,7 +79,9 @@ def choose():
                 count = sum(p.numel() for p in timm.create_model(name).parameters())
             if count < smallest.get((module, family(name)), (LARGEST, ""))[0]:
                 smallest[module, family(name)] = count, name
-    return [(name, smallest_image(name)) for _, name in sorted(smallest.values(), key=lambda v: v[1])]
+    return [
+        (name, smallest_image(name)) for _, name in sorted(smallest.values(), key=lambda v: v[1])
+    ]
 
 
 def smallest_image(name):
@@ -69,7 +104,9 @@ def networks():
         for name, size in listed
     ]
     backbones = [
-        Network(f"{name}/features", lambda n=name: timm.create_model(n, features_only=True), images())
+        Network(
+            f"{name}/features", lambda n=name: timm.create_model(n, features_only=True), images()
+        )
         for name in FEATURES
     ]
     return whole + backbones

@@ -6,9 +6,32 @@ from torchvision.models.video import mvit
 
 from foreign.network import Called, Network, images
 
-GIANTS = ("vit_h", "vit_l", "_128gf", "_32gf", "_16gf", "_8gf", "101", "152", "_b5", "_b6", "_b7",
-          "v2_l", "v2_m", "swin_b", "swin_v2_b", "swin3d_b", "swin3d_s", "convnext_large",
-          "convnext_base", "wide_", "quantized", "mvit", "densenet161", "densenet201")  # fmt: skip
+GIANTS = (
+    "vit_h",
+    "vit_l",
+    "_128gf",
+    "_32gf",
+    "_16gf",
+    "_8gf",
+    "101",
+    "152",
+    "_b5",
+    "_b6",
+    "_b7",
+    "v2_l",
+    "v2_m",
+    "swin_b",
+    "swin_v2_b",
+    "swin3d_b",
+    "swin3d_s",
+    "convnext_large",
+    "convnext_base",
+    "wide_",
+    "quantized",
+    "mvit",
+    "densenet161",
+    "densenet201",
+)
 FIXED = {"vit_b_16": 224, "vit_b_32": 224, "maxvit_t": 224, "inception_v3": 299}
 FRAMES = {"s3d": 16}
 
@@ -67,8 +90,12 @@ def network(name):
 
 def networks():
     names = [name for name in models.list_models() if not any(part in name for part in GIANTS)]
-    second = {"residual_pool": True, "residual_with_cls_embed": False, "rel_pos_embed": True,
-              "proj_after_attn": True}  # fmt: skip
+    second = {
+        "residual_pool": True,
+        "residual_with_cls_embed": False,
+        "rel_pos_embed": True,
+        "proj_after_attn": True,
+    }
     return [
         *map(network, names),
         Network("mvit_v1-small", build_mvit, clip(4), (64, 64)),

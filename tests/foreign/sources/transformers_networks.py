@@ -3,31 +3,13 @@
 import torch
 import transformers as t
 
-from foreign.network import Called, Network, images
-
-WIDTHS = [16, 32, 48, 64]
-ONES = [1, 1, 1, 1]
-TWOS = [2, 2, 2, 2]
-ENCODER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-           "intermediate_size": 64, "image_size": 64, "patch_size": 8}  # fmt: skip
-SWIN = {"image_size": 64, "embed_dim": 16, "depths": [1, 1, 2, 1], "num_heads": TWOS, "window_size": 4}
-RESNET = {"embedding_size": 16, "hidden_sizes": WIDTHS, "depths": ONES}
-RESNET_BACKBONE = {**RESNET, "out_features": ["stage2", "stage3", "stage4"]}
-DETR = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64,
-        "num_queries": 10}  # fmt: skip
-SPEECH = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
-          "conv_dim": (32, 32, 32), "conv_kernel": (10, 3, 2), "conv_stride": (5, 2, 2),
-          "num_feat_extract_layers": 3, "num_conv_pos_embeddings": 16,
-          "num_conv_pos_embedding_groups": 4, "num_labels": 3, "vocab_size": 12}  # fmt: skip
+from foreign.network import Network, images
+from foreign.sources.transformers_small import ENCODER, ONES, RESNET, SPEECH, SWIN, WIDTHS
+from foreign.sources.transformers_special import detectors, others
 
 
 def wave(batch, size):
     return (torch.randn(batch, 40 * size),)
-
-
-def backbone(kind, **options):
-    return getattr(t, f"{kind}Config")(**options)
 
 
 # Name → its configuration's options. The network is the class <name> + the task.
@@ -36,28 +18,72 @@ CLASSIFIERS = {
     "ResNet-basic": {**RESNET, "layer_type": "basic"},
     "RegNet": {**RESNET, "groups_width": 8},
     "RegNet-x": {**RESNET, "groups_width": 8, "layer_type": "x"},
-    "Bit": {"embedding_size": 16, "hidden_sizes": [32, 64, 96, 128], "depths": ONES, "num_groups": 8},
-    "Bit-bottleneck": {"embedding_size": 16, "hidden_sizes": [32, 64, 96, 128], "depths": ONES,
-                       "num_groups": 8, "layer_type": "bottleneck"},
+    "Bit": {
+        "embedding_size": 16,
+        "hidden_sizes": [32, 64, 96, 128],
+        "depths": ONES,
+        "num_groups": 8,
+    },
+    "Bit-bottleneck": {
+        "embedding_size": 16,
+        "hidden_sizes": [32, 64, 96, 128],
+        "depths": ONES,
+        "num_groups": 8,
+        "layer_type": "bottleneck",
+    },
     "MobileNetV1": {"depth_multiplier": 0.25, "image_size": 64},
     "MobileNetV2": {"depth_multiplier": 0.5, "image_size": 64},
-    "EfficientNet": {"image_size": 64, "width_coefficient": 0.5, "depth_coefficient": 0.5},
+    "EfficientNet": {
+        "image_size": 64,
+        "width_coefficient": 0.5,
+        "depth_coefficient": 0.5,
+        "hidden_dim": 640,
+    },
     "ConvNext": {"hidden_sizes": WIDTHS, "depths": ONES},
     "ConvNextV2": {"hidden_sizes": WIDTHS, "depths": ONES},
     "PoolFormer": {"hidden_sizes": WIDTHS, "depths": ONES},
-    "Levit": {"image_size": 64, "hidden_sizes": [32, 48, 64], "depths": [1, 1, 1], "num_attention_heads": [2, 3, 4],
-              "key_dim": [8, 8, 8]},
-    "Cvt": {"embed_dim": [16, 32, 48], "depth": [1, 1, 2], "num_heads": [1, 2, 3]},
-    "MobileViT": {"hidden_sizes": [24, 32, 40], "neck_hidden_sizes": [8, 16, 24, 32, 40, 48, 64], "image_size": 64},
+    "Levit": {
+        "image_size": 64,
+        "hidden_sizes": [32, 48, 64],
+        "depths": [1, 1, 1],
+        "num_attention_heads": [2, 3, 4],
+        "key_dim": [8, 8, 8],
+    },
+    "Cvt": {"embed_dim": [16, 32, 48], "depth": [1, 2, 3], "num_heads": [1, 2, 3]},
+    "MobileViT": {
+        "hidden_sizes": [24, 32, 40],
+        "neck_hidden_sizes": [8, 16, 24, 32, 40, 48, 64],
+        "image_size": 64,
+    },
     "MobileViTV2": {"width_multiplier": 0.5, "image_size": 64},
-    "Segformer": {"hidden_sizes": WIDTHS, "depths": ONES, "num_attention_heads": [1, 2, 3, 4], "decoder_hidden_size": 32},
-    "Pvt": {"image_size": 64, "hidden_sizes": WIDTHS, "depths": ONES, "num_attention_heads": [1, 2, 3, 4]},
-    "PvtV2": {"image_size": 64, "hidden_sizes": WIDTHS, "depths": ONES, "num_attention_heads": [1, 2, 3, 4]},
-    "PvtV2-linear": {"image_size": 64, "hidden_sizes": WIDTHS, "depths": ONES, "num_attention_heads": [1, 2, 3, 4],
-                     "linear_attention": True},
+    "Segformer": {
+        "hidden_sizes": WIDTHS,
+        "depths": ONES,
+        "num_attention_heads": [1, 2, 3, 4],
+        "decoder_hidden_size": 32,
+    },
+    "Pvt": {
+        "image_size": 64,
+        "hidden_sizes": WIDTHS,
+        "depths": ONES,
+        "num_attention_heads": [1, 2, 3, 4],
+    },
+    "PvtV2": {
+        "image_size": 64,
+        "hidden_sizes": WIDTHS,
+        "depths": ONES,
+        "num_attention_heads": [1, 2, 3, 4],
+    },
+    "PvtV2-linear": {
+        "image_size": 64,
+        "hidden_sizes": WIDTHS,
+        "depths": ONES,
+        "num_attention_heads": [1, 2, 3, 4],
+        "linear_attention": True,
+    },
     "SwiftFormer": {"image_size": 64, "depths": ONES, "embed_dims": WIDTHS},
     "FocalNet": {"image_size": 64, "embed_dim": 16, "depths": ONES},
-    "TextNet": {"stem_num_channels": 3, "stem_out_channels": 16, "image_size": [64, 64]},
+    "TextNet": {},
     "HGNetV2": {},
     "PPLCNet": {},
     "Swin": SWIN,
@@ -72,25 +98,46 @@ CLASSIFIERS = {
     "Dinov2WithRegisters": ENCODER,
     "IJepa": ENCODER,
     "Hiera": {"image_size": [64, 64], "embed_dim": 16, "depths": ONES, "num_heads": [1, 2, 4, 8]},
-}  # fmt: skip
+}
 SEGMENTERS = {
     "Segformer": CLASSIFIERS["Segformer"],
     "MobileNetV2": {"depth_multiplier": 0.5, "image_size": 64, "output_stride": 16},
     "MobileViT": CLASSIFIERS["MobileViT"],
     "MobileViTV2": CLASSIFIERS["MobileViTV2"],
     "Beit": {**ENCODER, "num_hidden_layers": 4, "out_indices": [1, 2, 3, 4], "pool_scales": [1, 2]},
-    "Data2VecVision": {**ENCODER, "num_hidden_layers": 4, "out_indices": [1, 2, 3, 4], "pool_scales": [1, 2]},
+    "Data2VecVision": {
+        **ENCODER,
+        "num_hidden_layers": 4,
+        "out_indices": [1, 2, 3, 4],
+        "pool_scales": [1, 2],
+    },
 }
-BACKBONES = {name: CLASSIFIERS[name] for name in (
-    "ResNet", "Bit", "ConvNext", "ConvNextV2", "FocalNet", "HGNetV2", "PvtV2", "Swin", "TextNet", "Dinov2",
-)}  # fmt: skip
+BACKBONES = {
+    name: CLASSIFIERS[name]
+    for name in (
+        "ResNet",
+        "Bit",
+        "ConvNext",
+        "ConvNextV2",
+        "HGNetV2",
+        "PvtV2",
+        "Swin",
+        "TextNet",
+        "Dinov2",
+    )
+}
 SPEAKERS = {
-    "Wav2Vec2": SPEECH, "Wav2Vec2-stable": {**SPEECH, "do_stable_layer_norm": True, "feat_extract_norm": "layer"},
-    "Hubert": SPEECH, "WavLM": SPEECH, "UniSpeech": SPEECH, "UniSpeechSat": SPEECH,
+    "Wav2Vec2": SPEECH,
+    "Wav2Vec2-stable": {**SPEECH, "do_stable_layer_norm": True, "feat_extract_norm": "layer"},
+    "Hubert": SPEECH,
+    "WavLM": SPEECH,
+    "UniSpeech": SPEECH,
+    "UniSpeechSat": SPEECH,
     "Data2VecAudio": {**SPEECH, "conv_pos_kernel_size": 5, "num_conv_pos_embeddings": 3},
-    "SEW": {**SPEECH, "squeeze_factor": 2}, "SEWD": {**SPEECH, "squeeze_factor": 2},
+    "SEW": {**SPEECH, "squeeze_factor": 2},
+    "SEWD": {**SPEECH, "squeeze_factor": 2},
     "Wav2Vec2Conformer": SPEECH,
-}  # fmt: skip
+}
 
 
 def made(kind, task, options):
@@ -109,125 +156,6 @@ def by_task(kinds, task, inputs, sizes=(64, 96)):
     ]
 
 
-def detector(name, **options):
-    """DETRs over a small ResNet of the same package."""
-    def build():
-        config = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None,
-                  "backbone_config": backbone("ResNet", **RESNET_BACKBONE), **DETR, **options}  # fmt: skip
-        return getattr(t, f"{name}ForObjectDetection")(getattr(t, f"{name}Config")(**config))
-
-    return Network(f"{name}ForObjectDetection", build, images(), (64, 96))
-
-
-def rt_detr(name):
-    def build():
-        config = getattr(t, f"{name}Config")(
-            backbone_config=t.RTDetrResNetConfig(**RESNET_BACKBONE), encoder_in_channels=[32, 48, 64],
-            encoder_hidden_dim=32, d_model=32, decoder_in_channels=[32, 32, 32], encoder_layers=1, decoder_layers=1,
-            encoder_ffn_dim=64, decoder_ffn_dim=64, encoder_attention_heads=4, decoder_attention_heads=4,
-            feat_strides=[8, 16, 32], num_queries=10, anchor_image_size=None,
-        )  # fmt: skip
-        return getattr(t, f"{name}ForObjectDetection")(config)
-
-    return Network(f"{name}ForObjectDetection", build, images(), (64, 96))
-
-
-def whisper():
-    config = t.WhisperConfig(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
-                             decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, num_mel_bins=20,
-                             max_source_positions=32, vocab_size=50, pad_token_id=0, decoder_start_token_id=1)  # fmt: skip
-    return t.WhisperModel(config)
-
-
-def speech_to_text():
-    config = t.Speech2TextConfig(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
-                                 decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, vocab_size=50,
-                                 conv_channels=32, input_feat_per_channel=20, max_source_positions=64)  # fmt: skip
-    model = t.Speech2TextModel(config)
-    return Called(model, ("input_features", "decoder_input_ids"))
-
-
-def others():
-    """Depth, super-resolution, key points and all that is built in a way of its own."""
-    tokens = lambda batch: torch.randint(2, 49, (batch, 4))  # noqa: E731
-    return [
-        Network("DPTForDepthEstimation", lambda: t.DPTForDepthEstimation(t.DPTConfig(
-            **{**ENCODER, "num_hidden_layers": 4}, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=WIDTHS,
-            fusion_hidden_size=32)), images(), (64, 64)),
-        Network("DPTForSemanticSegmentation", lambda: t.DPTForSemanticSegmentation(t.DPTConfig(
-            **{**ENCODER, "num_hidden_layers": 4}, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=WIDTHS,
-            fusion_hidden_size=32)), images(), (64, 64)),
-        Network("GLPNForDepthEstimation", lambda: t.GLPNForDepthEstimation(t.GLPNConfig(
-            hidden_sizes=WIDTHS, depths=ONES, num_attention_heads=[1, 2, 3, 4], decoder_hidden_size=16)), images()),
-        Network("DepthAnythingForDepthEstimation", lambda: t.DepthAnythingForDepthEstimation(t.DepthAnythingConfig(
-            backbone_config=t.Dinov2Config(**{**ENCODER, "num_hidden_layers": 4}, out_indices=[1, 2, 3, 4],
-                                           apply_layernorm=True, reshape_hidden_states=False),
-            patch_size=8, reassemble_hidden_size=32, neck_hidden_sizes=WIDTHS, fusion_hidden_size=16,
-            head_hidden_size=16)), images()),
-        Network("ZoeDepthForDepthEstimation", lambda: t.ZoeDepthForDepthEstimation(t.ZoeDepthConfig(
-            backbone_config=t.BeitConfig(**{**ENCODER, "num_hidden_layers": 4}, out_indices=[1, 2, 3, 4],
-                                         reshape_hidden_states=False),
-            patch_size=8, neck_hidden_sizes=WIDTHS, fusion_hidden_size=16, bottleneck_features=16,
-            bin_configurations=[{"n_bins": 16, "min_depth": 0.001, "max_depth": 10.0, "name": "n"}],
-            num_relative_features=16)), images(), (64, 64)),
-        Network("UperNetForSemanticSegmentation-convnext", lambda: t.UperNetForSemanticSegmentation(t.UperNetConfig(
-            backbone_config=t.ConvNextConfig(hidden_sizes=WIDTHS, depths=ONES,
-                                             out_features=["stage1", "stage2", "stage3", "stage4"]),
-            hidden_size=32, auxiliary_in_channels=48, auxiliary_channels=16)), images()),
-        Network("UperNetForSemanticSegmentation-resnet", lambda: t.UperNetForSemanticSegmentation(t.UperNetConfig(
-            backbone_config=t.ResNetConfig(**{**RESNET, "out_features": ["stage1", "stage2", "stage3", "stage4"]}),
-            hidden_size=32, auxiliary_in_channels=48, auxiliary_channels=16)), images()),
-        Network("MaskFormerForInstanceSegmentation", lambda: t.MaskFormerForInstanceSegmentation(t.MaskFormerConfig(
-            backbone_config=t.SwinConfig(**SWIN, out_features=["stage1", "stage2", "stage3", "stage4"]),
-            decoder_config=t.DetrConfig(**DETR, use_timm_backbone=False, use_pretrained_backbone=False, backbone=None,
-                                        backbone_config=t.ResNetConfig(**RESNET_BACKBONE)),
-            fpn_feature_size=32, mask_feature_size=32)), images()),
-        Network("Mask2FormerForUniversalSegmentation", lambda: t.Mask2FormerForUniversalSegmentation(t.Mask2FormerConfig(
-            backbone_config=t.SwinConfig(**SWIN, out_features=["stage1", "stage2", "stage3", "stage4"]),
-            feature_size=32, mask_feature_size=32, hidden_dim=32, encoder_feedforward_dim=64, dim_feedforward=64,
-            encoder_layers=1, decoder_layers=2, num_attention_heads=4, num_queries=10)), images(), (128, 192)),
-        Network("DetrForSegmentation", lambda: t.DetrForSegmentation(t.DetrConfig(**DETR, use_timm_backbone=False,
-            use_pretrained_backbone=False, backbone=None, backbone_config=t.ResNetConfig(
-                **{**RESNET, "out_features": ["stage1", "stage2", "stage3", "stage4"]}))), images()),
-        Network("YolosForObjectDetection", lambda: t.YolosForObjectDetection(t.YolosConfig(
-            **{**ENCODER, "image_size": [64, 64]}, num_detection_tokens=5)), images()),
-        Network("SuperPointForKeypointDetection", lambda: t.SuperPointForKeypointDetection(t.SuperPointConfig(
-            encoder_hidden_sizes=[16, 16, 32, 32], decoder_hidden_size=32, keypoint_decoder_dim=65,
-            descriptor_decoder_dim=32)), images(), (64, 96)),
-        Network("Swin2SRForImageSuperResolution", lambda: t.Swin2SRForImageSuperResolution(t.Swin2SRConfig(
-            image_size=32, embed_dim=16, depths=[1, 1], num_heads=[2, 2], window_size=4)), images(), (32, 48)),
-        Network("VitMatteForImageMatting", lambda: t.VitMatteForImageMatting(t.VitMatteConfig(
-            backbone_config=t.VitDetConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=64,
-                                           patch_size=16, num_channels=4, out_features=["stage2"]),
-            hidden_size=32, convstream_hidden_sizes=[16, 16, 32], fusion_hidden_sizes=[32, 16, 16, 16])),
-            images(4), (64, 64)),
-        Network("CLIPVisionModel", lambda: t.CLIPVisionModel(t.CLIPVisionConfig(**ENCODER)), images(), (64, 64)),
-        Network("SiglipVisionModel", lambda: t.SiglipVisionModel(t.SiglipVisionConfig(**ENCODER)), images(), (64, 64)),
-        Network("SamVisionEncoder", lambda: t.SamVisionModel(t.SamVisionConfig(
-            hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=64, patch_size=8, output_channels=16,
-            window_size=4, global_attn_indexes=[1], mlp_dim=64)), images(), (64, 64)),
-        Network("VideoMAEForVideoClassification", lambda: t.VideoMAEForVideoClassification(t.VideoMAEConfig(
-            **ENCODER, num_frames=4)), lambda b, s: (torch.randn(b, 4, 3, s, s),), (64, 64)),
-        Network("VivitForVideoClassification", lambda: t.VivitForVideoClassification(t.VivitConfig(
-            hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=64,
-            num_frames=4, tubelet_size=[2, 8, 8])), lambda b, s: (torch.randn(b, 4, 3, s, s),), (64, 64)),
-        Network("WhisperModel", lambda: Called(whisper(), ("input_features", "decoder_input_ids")),
-                lambda b, s: (torch.randn(b, 20, 64), tokens(b)), (64, 64)),
-        Network("Speech2TextModel", speech_to_text, lambda b, s: (torch.randn(b, s, 20), tokens(b)), (64, 96)),
-        Network("EncodecModel", lambda: t.EncodecModel(t.EncodecConfig(
-            num_filters=8, hidden_size=32, codebook_dim=32, codebook_size=16, upsampling_ratios=[4, 2],
-            target_bandwidths=[48.0])), lambda b, s: (torch.randn(b, 1, 16 * s),), (64, 96)),
-        Network("DacModel", lambda: t.DacModel(t.DacConfig(
-            encoder_hidden_size=8, downsampling_ratios=[2, 4], decoder_hidden_size=32, upsampling_ratios=[4, 2],
-            n_codebooks=2, codebook_size=16, codebook_dim=4)), lambda b, s: (torch.randn(b, 1, 16 * s),), (64, 96)),
-        Network("VitsHifiGan", lambda: t.SpeechT5HifiGan(t.SpeechT5HifiGanConfig(
-            model_in_dim=20, upsample_initial_channel=32)), lambda b, s: (torch.randn(b, s, 20),), (16, 24)),
-        Network("UnivNetModel", lambda: t.UnivNetModel(t.UnivNetConfig(
-            model_in_channels=16, model_hidden_channels=16, num_mel_bins=20, kernel_predictor_hidden_channels=16)),
-            lambda b, s: (torch.randn(b, s, 20), torch.randn(b, s, 16)), (16, 24)),
-    ]  # fmt: skip
-
-
 def networks():
     return [
         *by_task(CLASSIFIERS, "ForImageClassification", images()),
@@ -236,12 +164,6 @@ def networks():
         *by_task(SPEAKERS, "ForSequenceClassification", wave),
         *by_task({name: SPEAKERS[name] for name in ("Wav2Vec2", "Hubert", "SEW")}, "ForCTC", wave),
         *by_task({"Wav2Vec2": SPEECH, "WavLM": SPEECH}, "ForXVector", wave, (128, 192)),
-        detector("Detr"),
-        detector("ConditionalDetr"),
-        detector("TableTransformer"),
-        detector("DeformableDetr", num_feature_levels=3),
-        detector("DabDetr"),
-        rt_detr("RTDetr"),
-        rt_detr("RTDetrV2"),
+        *detectors(),
         *others(),
     ]

@@ -8,7 +8,16 @@ from ultralytics.nn import tasks
 from foreign.network import Network, images
 
 FOLDER = Path(ultralytics.__file__).parent / "cfg" / "models"
-LARGE = ("resnet101", "rtdetr-x", "yolov9e", "yolov10x", "yolov10l", "yolov10b", "yolov10m", "yolov9m")
+LARGE = (
+    "resnet101",
+    "rtdetr-x",
+    "yolov9e",
+    "yolov10x",
+    "yolov10l",
+    "yolov10b",
+    "yolov10m",
+    "yolov9m",
+)
 WORDS = ("world", "yoloe")  # that take texts, or a text encoder's weights
 KINDS = {"cls": "Classification", "seg": "Segmentation", "pose": "Pose", "obb": "OBB"}
 
