@@ -13,7 +13,7 @@ LIMITS = {torch.float64: 1e-6, torch.float32: 1e-3}  # of how much an output var
 EXAMPLE, FRESH = 1, 2  # random seeds
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """The network itself does not run: nothing to do with pruning."""
 
 
@@ -62,7 +62,7 @@ def prepare(network):
             return zeroed(network, dtype), dtype
         except (RuntimeError, TypeError, ValueError, AssertionError) as problem:
             reason = problem
-    raise Broken(first_line(reason)) from reason
+    raise BrokenError(first_line(reason)) from reason
 
 
 def compare(wanted, got, batch, limit):
@@ -99,7 +99,7 @@ def fresh_passes(network, reference, dtype):
         except Exception:
             continue
     if not passes:
-        raise Broken("runs on the example alone")
+        raise BrokenError("runs on the example alone")
     return passes
 
 
@@ -147,7 +147,7 @@ def check(network):
         except Exception:
             reference = zeroed(network, dtype)
         passes = fresh_passes(network, reference, dtype)
-    except Broken as problem:
+    except BrokenError as problem:
         return {"status": "broken", "reason": str(problem)}, None
     except Exception as problem:
         return {

@@ -136,8 +136,9 @@ def write(rows, names):
             parts += [line(row["name"], row) for row in sorted(mine, key=lambda row: row["name"])]
     before = kept(PAGE.read_text())[0] if PAGE.exists() else ""
     PAGE.write_text(before + "\n".join(parts) + "\n")
+    packages = {name.partition(":")[0] for name in rows}
     return (
-        f"{total['networks']} networks of {len({name.partition(':')[0] for name in rows})} packages: "
+        f"{total['networks']} networks of {len(packages)} packages: "
         f"{total['exact']} exact, {total['refused']} refused, {total['wrong']} wrong, "
         f"{total['failed']} failed; Torch-Pruning runs on {total['TP runs']}, "
         f"equal on {total['TP equal']}."
