@@ -48,7 +48,9 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--results", type=Path, default=Path("foreign-results"))
     parser.add_argument("--only", metavar="PATTERN", default="", help="of the names")
-    parser.add_argument("--again", metavar="PATTERN", help="what to run though it was run")
+    parser.add_argument(
+        "--again", metavar="PATTERN", help="names, or a result, to run though they were run"
+    )
     parser.add_argument("--list", action="store_true", help="the names alone")
     parser.add_argument("--write", choices=["docs"], help="put the results into the docs page")
     options = parser.parse_args()
@@ -64,7 +66,11 @@ def main():
     options.results.mkdir(exist_ok=True, parents=True)
     known = load(file)
     if options.again is not None:
-        known = {name: row for name, row in known.items() if not matches(name, options.again)}
+        known = {
+            name: row
+            for name, row in known.items()
+            if not matches(name, options.again) and row["status"] != options.again
+        }
     todo = [name for name in wanted if name not in known]
     for done, row in enumerate(
         pool.check_all(todo, options.workers, options.results / "workers.log"), start=1

@@ -48,6 +48,7 @@ class Worker:
     name: str = ""
     stage: str = ""
     deadline: float = 0.0
+    given: float = 0.0
     served: int = 0
     result: dict = field(default_factory=dict)
 
@@ -61,6 +62,7 @@ class Worker:
             theirs.close()
             self.served = 0
         self.name, self.result, self.served = name, {"name": name}, self.served + 1
+        self.given = time.monotonic()
         self.enter("load")
         self.pipe.send(name)
 
@@ -116,6 +118,7 @@ def check_all(names, count, log):
                     done = True
                 if done:
                     busy.remove(worker)
+                    worker.result["elapsed"] = time.monotonic() - worker.given
                     yield worker.result
     finally:
         for worker in workers:

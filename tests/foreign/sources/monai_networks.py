@@ -21,7 +21,7 @@ def io(dims, inputs=1, outputs=2):
 
 def sized(dims):
     """The image of networks that are built for one."""
-    return (32,) * dims
+    return (32,) * dims if dims == 3 else (64,) * dims
 
 
 def for_dims(d):
@@ -63,8 +63,6 @@ def for_dims(d):
         "AttentionUnet": lambda: nets.AttentionUnet(**io(d), **LEVELS),
         "AHNet": lambda: nets.AHNet(**io(d), psp_block_num=2),
         "UNETR": lambda: nets.UNETR(1, 2, sized(d), spatial_dims=d, **SMALL_ATTENTION),
-        "SwinUNETR": lambda: nets.SwinUNETR(1, 2, feature_size=12, spatial_dims=d),
-        "SwinUNETR-v2": lambda: nets.SwinUNETR(1, 2, feature_size=12, spatial_dims=d, use_v2=True),
         "MedNeXt": lambda: nets.MedNeXt(**io(d), init_filters=16, kernel_size=3),
         "MedNeXt-grn": lambda: nets.MedNeXt(
             **io(d),
@@ -153,10 +151,7 @@ def for_dims(d):
             1, sized(d), 8, num_layers=2, spatial_dims=d, classification=True, **SMALL_ATTENTION
         ),
         "ViTAutoEnc": lambda: nets.ViTAutoEnc(
-            1, sized(d), 8, num_layers=2, spatial_dims=d, **SMALL_ATTENTION
-        ),
-        "VoxelMorphUNet": lambda: nets.VoxelMorphUNet(
-            d, 1, 16, channels=(16, 16, 32, 32, 32, 32), final_conv_channels=(16, 16)
+            1, sized(d), 16, num_layers=2, spatial_dims=d, **SMALL_ATTENTION
         ),
     }
 
@@ -206,6 +201,29 @@ def others():
             )
             for d in (2, 3)
         ],
+        *[
+            Network(
+                f"VoxelMorphUNet-{d}d",
+                lambda d=d: nets.VoxelMorphUNet(
+                    d, 2, 16, channels=(16, 16, 32, 32, 32, 32), final_conv_channels=(16, 16)
+                ),
+                images(2, dims=d),
+                (32, 16) if d == 3 else (64, 96),
+            )
+            for d in (2, 3)
+        ],
+        *[
+            Network(
+                f"SwinUNETR{'-v2' * second}-{d}d",
+                lambda d=d, second=second: nets.SwinUNETR(
+                    1, 2, feature_size=12, spatial_dims=d, use_v2=second
+                ),
+                images(1, dims=d),
+                (64, 96 if d == 2 else 64),
+            )
+            for d in (2, 3)
+            for second in (False, True)
+        ],
         Network(
             "VoxelMorph",
             lambda: nets.VoxelMorph(),
@@ -219,7 +237,7 @@ def others():
 
 def networks():
     return [
-        Network(f"{name}-{dims}d", build, images(1, dims=dims), (32, 48) if dims == 3 else (32, 64))
+        Network(f"{name}-{dims}d", build, images(1, dims=dims), (32, 16) if dims == 3 else (64, 96))
         for dims in (2, 3)
         for name, build in for_dims(dims).items()
     ] + others()
