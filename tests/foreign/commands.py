@@ -52,6 +52,7 @@ def main():
         "--again", metavar="PATTERN", help="names, or a result, to run though they were run"
     )
     parser.add_argument("--list", action="store_true", help="the names alone")
+    parser.add_argument("--alone", action="store_true", help="leave Torch-Pruning out")
     parser.add_argument("--write", choices=["docs"], help="put the results into the docs page")
     options = parser.parse_args()
     os.environ.update(OFFLINE)
@@ -72,8 +73,9 @@ def main():
             if not matches(name, options.again) and row["status"] != options.again
         }
     todo = [name for name in wanted if name not in known]
+    log = options.results / "workers.log"
     for done, row in enumerate(
-        pool.check_all(todo, options.workers, options.results / "workers.log"), start=1
+        pool.check_all(todo, options.workers, log, alone=options.alone), start=1
     ):
         with file.open("a") as results:
             results.write(json.dumps(row) + "\n")

@@ -16,8 +16,11 @@ MEMORY = 8 << 30
 NETWORKS = 60  # that a worker checks before a new one takes over: packages keep some memory
 
 
-def serve(pipe, log):
-    """Check the networks whose names come in, and tell after every stage."""
+def serve(pipe, log, alone):
+    """Check the networks whose names come in, and tell after every stage.
+
+    Alone is without Torch-Pruning.
+    """
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -35,14 +38,16 @@ def serve(pipe, log):
         network = find(name)
         pipe.send(("ours", None))
         result, left = check(network)
-        pipe.send(("rival" if left else "done", result))
-        if left:
+        rivals = left is not None and not alone
+        pipe.send(("rival" if rivals else "done", result))
+        if rivals:
             pipe.send(("done", {"rival": rival.challenge(network, *left)}))
 
 
 @dataclass
 class Worker:
     log: str
+    alone: bool
     process: Any = None
     pipe: Any = None
     name: str = ""
@@ -57,7 +62,9 @@ class Worker:
             self.stop()
             context = get_context("spawn")
             self.pipe, theirs = context.Pipe()
-            self.process = context.Process(target=serve, args=(theirs, self.log), daemon=True)
+            self.process = context.Process(
+                target=serve, args=(theirs, self.log, self.alone), daemon=True
+            )
             self.process.start()
             theirs.close()
             self.served = 0
@@ -98,9 +105,9 @@ class Worker:
             self.result |= {"status": status, "reason": reason}
 
 
-def check_all(names, count, log):
+def check_all(names, count, log, *, alone=False):
     """The results of all networks as they come."""
-    workers = [Worker(log) for _ in range(count)]
+    workers = [Worker(log, alone) for _ in range(count)]
     names = list(names)
     busy = []
     try:
