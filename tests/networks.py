@@ -2,6 +2,11 @@
 
 from pathlib import Path
 
+import torch
+from torch import nn
+
+import explainfix as xf
+
 SPECS = Path(__file__).with_name("networks.txt").read_text().split()
 SIZES = {  # of the image, where a network insists on one
     "torchvision:inception_v3": 299, "torchvision:maxvit_t": 224, "torchvision:swin_t": 224,
@@ -33,3 +38,40 @@ def without_chance(model):
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
     return model
+
+
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+@torch.no_grad()
+def zero_some(model):
+    """Zero 30% of output channels, 30% of input channels, and half of the kernels left."""
+    for layer in xf.spatial_layers(model).values():
+        outputs, inputs = layer.weight.shape[:2]
+        if outputs > 8:
+            layer.weight[torch.rand(outputs) < 0.3] = 0
+        if inputs > 8:
+            layer.weight[:, torch.rand(inputs) < 0.3] = 0
+            layer.weight[torch.rand(outputs, inputs) < 0.5] = 0
+
+
+@torch.no_grad()
+def shift_norms(model, inputs, *, whole=True):
+    """Give BatchNorm shifts, the statistics of activations, and means that moved since.
+
+    The statistics are those of training: of the whole model, or of its norms alone.
+    """
+    norms = [m for m in model.modules() if isinstance(m, NORMS) and m.running_mean is not None]
+    for norm in norms:
+        norm.momentum = None
+        norm.reset_running_stats()
+        if norm.affine:
+            norm.weight.uniform_(0.5, 1.5)
+            norm.bias.normal_(0, 0.3)
+    for module in [model] if whole else norms:
+        module.train()
+    model(*inputs)
+    for norm in norms:
+        moved = 0.05 * torch.randn_like(norm.running_mean)
+        norm.running_mean += moved * (norm.running_var.sqrt() + 0.01)
+    model.eval()

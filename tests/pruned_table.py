@@ -21,6 +21,14 @@ in training, and the report says that the pruned network is for evaluation). Tim
 |---|---:|---:|---:|:-:|---:|
 """
 
+FOREIGN = "## Networks of other packages"  # from here on tests/foreign.py writes
+
+
+def kept(page):
+    """A page as the part that is written here, and the part from the heading on."""
+    before, heading, after = page.partition(FOREIGN)
+    return (before if heading or not before else before.rstrip("\n") + "\n\n"), heading + after
+
 
 def wanted(config):
     """Whether this is the process that gathers the rows, and has a folder for them."""
@@ -56,9 +64,10 @@ def write(config, expected):
             f"| {name} | {row['parameters']:,} | {removed} | {row['folded']:,} | {training} "
             f"| {row['seconds']:.1f} |"
         )
-    old = PAGE.read_text() if PAGE.exists() else ""
-    if _untimed(HEAD + "\n".join(lines)) != _untimed(old):
-        PAGE.write_text(HEAD + "\n".join(lines) + "\n")
+    old, foreign = kept(PAGE.read_text() if PAGE.exists() else "")
+    new = HEAD + "\n".join(lines) + "\n"
+    if _untimed(new) != _untimed(old.rstrip("\n")):
+        PAGE.write_text(new + ("\n" + foreign if foreign else ""))
 
 
 def _untimed(text):

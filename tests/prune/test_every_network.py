@@ -9,7 +9,16 @@ from torch import nn
 
 import explainfix as xf
 from explainfix.layers import Convolution
-from networks import SIZES, SPECS, first, image_shape, without_chance
+from networks import (
+    NORMS,
+    SIZES,
+    SPECS,
+    first,
+    image_shape,
+    shift_norms,
+    without_chance,
+    zero_some,
+)
 
 UNETS = Path(__file__).with_name("unets.py")
 NETWORKS = [
@@ -33,32 +42,6 @@ NOTHING_TO_REMOVE = {
     "timm:nf_resnet26": STANDARDISED, "timm:mobileone_s0": SUM, "timm:repvgg_a0": SUM,
     "timm:fastvit_t8": SUM,
 }  # fmt: skip
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-
-
-def damage(model, image):
-    """Zero channels and kernels, then give BatchNorm shifts and the statistics of activations."""
-    with torch.no_grad():
-        for layer in xf.spatial_layers(model).values():
-            outputs, inputs = layer.weight.shape[:2]
-            if outputs > 8:
-                layer.weight[torch.rand(outputs) < 0.3] = 0
-            if inputs > 8:
-                layer.weight[:, torch.rand(inputs) < 0.3] = 0
-                layer.weight[torch.rand(outputs, inputs) < 0.5] = 0
-        norms = [m for m in model.modules() if isinstance(m, NORMS) and m.running_mean is not None]
-        for norm in norms:
-            norm.momentum = None
-            norm.reset_running_stats()
-            if norm.affine:
-                norm.weight.uniform_(0.5, 1.5)
-                norm.bias.normal_(0, 0.3)
-        model.train()
-        model(image)
-        for norm in norms:
-            moved = 0.05 * torch.randn_like(norm.running_mean)
-            norm.running_mean += moved * (norm.running_var.sqrt() + 0.01)
-        model.eval()
 
 
 def settings(model):
@@ -117,7 +100,8 @@ def test_pruned_equals_zeroed(spec, pruned_networks):
         model = model.to(memory_format=torch.channels_last)
     list(model.parameters())[-1].requires_grad_(False)
     shape = image_shape(spec, 96)
-    damage(model, torch.randn(2, *shape).double())
+    zero_some(model)
+    shift_norms(model, (torch.randn(2, *shape).double(),))
     hook = model.register_forward_hook(lambda *_: None)
     zeroed = copy.deepcopy(model)
     before = settings(model)

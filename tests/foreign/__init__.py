@@ -1,0 +1,1 @@
+"""Networks of other packages, zeroed, pruned and compared: see commands.py."""

@@ -1,0 +1,82 @@
+"""pytorchcv: of every family the smallest network, from its list."""
+
+import re
+
+import torch
+from pytorchcv import model_provider
+
+from foreign.network import Network, images
+
+DATA = ("_svhn", "_cifar100", "_cub", "_coco", "_ade20k")  # the same networks for other data
+GIANTS = (
+    "propainter",
+    "nasnet_6a",
+    "pnasnet",
+    "polynet",
+    "irevnet",
+    "_1bit",
+    "_32bit",
+    "ntsnet",
+    "voca8",
+    "nvpatt",
+    "visemenet",
+    "raft",
+    "prnet",
+    "lwopenpose3d",
+    "ibppose",
+    "a270",
+    "pfpcnet",
+)
+KEPT = (
+    "simplepose_resnet18_coco",
+    "simplepose_mobile_mobilenet_w1_coco",
+    "centernet_resnet18_coco",
+    "lwopenpose2d_mobilenet_cmupan_coco",
+    "alphapose_fastseresnet101b_coco",
+)
+SIZES = {
+    "inceptionv3": 299,
+    "inceptionv4": 299,
+    "inceptionresnetv1": 160,
+    "inceptionresnetv2": 299,
+    "xception": 299,
+    "nasnet_4a1056": 224,
+}
+LARGEST = 45_000_000
+
+
+def family(name):
+    """A name without numbers: resnet10 and resnet18 are one, resnet20_cifar10 is another."""
+    return re.sub(r"\d+", "", name)
+
+
+def sound(name):
+    """Jasper and QuartzNet read a spectrogram, and its length."""
+
+    def make(batch, size):
+        return torch.randn(batch, 120 if "dr" in name else 64, size), torch.full((batch,), size)
+
+    return make
+
+
+def network(name):
+    def build():
+        options = {"in_size": (64, 64)} if False else {}
+        return model_provider.get_model(name, pretrained=False, **options)
+
+    if name.startswith(("jasper", "quartznet")):
+        return Network(name, build, sound(name), (64, 96))
+    if name == "superpointnet":
+        return Network(name, build, images(1), (64, 96))
+    size = 32 if "cifar" in name else SIZES.get(name, 64)
+    return Network(name, build, images(), (size, size if name in SIZES else size + 32))
+
+
+def networks():
+    """The first of each family in the package's list, which begins with the smallest."""
+    first = {}
+    for name in model_provider._models:
+        if any(part in name for part in (*DATA, *GIANTS)) and name not in KEPT:
+            continue
+        first.setdefault(family(name), name)
+    return [network(name) for name in first.values()]
