@@ -381,7 +381,7 @@ class TestPrune:
         xf.save(xf.create_model("torchvision:resnet18", num_classes=1), model)
         words = ["prune", model, "--data", data, "--zero", "0.5", "-o"]
         assert main([*words, files[0]]) == 0
-        assert "weights that are still nought were filled: train before use." in " ".join(
+        assert "weights that are still zero were filled: train before use." in " ".join(
             capsys.readouterr().out.split()
         )
         assert main([*words, files[1], "--no-fill"]) == 0

@@ -11,7 +11,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import explainfix as xf
+from explainfix.prune import rule
 from explainfix.prune.state import RULES
+from explainfix.prune.values import Value
 
 aten = torch.ops.aten
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
@@ -496,3 +498,43 @@ def test_a_rule_lets_go_what_it_should_and_no_more(name, case, monkeypatch):
 
 def test_every_rule_has_a_case():
     assert set(RULES) - set(CASES) - ELSEWHERE == set()
+
+
+class TestRulesOfOnesOwn:
+    """A rule for somebody's own operation is found by its name."""
+
+    @pytest.fixture
+    def operation(self):
+        @torch.library.custom_op("explainfix_tests::soften", mutates_args=())
+        def soften(x: torch.Tensor) -> torch.Tensor:
+            return x / (1 + x.abs())
+
+        names = set(RULES)
+        yield soften
+        for name in set(RULES) - names:
+            del RULES[name]
+
+    def network(self, operation):
+        torch.manual_seed(0)
+        return Net(Case(same(operation))).double().eval()
+
+    def test_lets_go_what_would_stay(self, operation):
+        model = self.network(operation)
+        report = xf.prune_(model, torch.randn(1, 3, 8, 8).double())
+        assert report.params_kept == 1
+        assert "explainfix_tests.soften" in str(report)
+
+        @rule("explainfix_tests.soften")
+        def soften(state, node):
+            value = state.get(node.inputs[0])
+            state.put(node, Value(value.shape, value.labels, value.const / (1 + value.const.abs())))
+
+        twin = copy.deepcopy(model)
+        assert xf.prune_(model, torch.randn(1, 3, 8, 8).double()).params_kept < 1
+        x = torch.randn(2, 3, 11, 11).double()
+        torch.testing.assert_close(model(x), twin(x))
+
+    def test_a_name_that_is_taken_is_refused(self):
+        with pytest.raises(ValueError, match="a rule for 'add' already"):
+            rule("add", "explainfix_tests.other")(lambda state, node: None)
+        assert "explainfix_tests.other" not in RULES

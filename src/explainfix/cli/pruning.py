@@ -31,13 +31,20 @@ class How:
         What to do with channels that became constant: drop them as the paper does, or keep the
         output exactly as it was.
     fill
-        Fill the noughts that are left, to be trained.
+        Fill the zeros that are left, to be trained.
+    keep
+        Layers to leave alone, by path or pattern such as "layer4.*", or modules with all layers
+        in them; give it several times for several.
+    keep_at_least
+        The smallest number of outputs to leave a layer.
     """
 
     zero: float | None = None
     target_params: float | None = None
     ghosts: Literal["drop", "keep"] = "drop"
     fill: Annotated[bool, Parameter(negative="--no-fill")] = True
+    keep: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    keep_at_least: int = 1
 
 
 @app.command
@@ -83,6 +90,8 @@ def prune(
             target_params=how.target_params,
             fill="fillzero" if how.fill else None,
             ghosts=how.ghosts,
+            keep=how.keep,
+            keep_at_least=how.keep_at_least,
         )
     save(network, output, overwrite=force)
     if why is not None and report is not None:
@@ -97,7 +106,7 @@ def prune(
     out.print(f"Zeroed {zeroed:,} kernels ({done.zero_share:.1%}), and cut what died of it.\n")
     out.print(escape(str(done)))
     if filled:
-        out.print(f"{filled:,} weights that are still nought were filled: train before use.")
+        out.print(f"{filled:,} weights that are still zero were filled: train before use.")
     out.print(f"\nWrote {escape(str(output))}, {_size(output)}.", soft_wrap=True)
     if report is not None:
         out.print(f"Wrote {escape(str(report))}.", soft_wrap=True)

@@ -5,6 +5,7 @@ from .channelprune import channel_prune_
 from .fill import fill_zero_
 from .outcome import PruneReport
 from .prune import prune_
+from .state import State, rule
 from .zero import zero_
 
-__all__ = ["PruneReport", "channel_prune_", "fill_zero_", "prune_", "zero_"]
+__all__ = ["PruneReport", "State", "channel_prune_", "fill_zero_", "prune_", "rule", "zero_"]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .graph import Node, Ref
 from .mixing import Grouping, Mixing
-from .state import State
+from .state import Barrier, State
 
 Ghosts = Literal["keep", "drop"]
 
@@ -43,6 +43,8 @@ class Plan:
     folded: dict[str, int] = field(default_factory=dict)  # weight → constants it took over
     dropped: dict[str, int] = field(default_factory=dict)  # weight → its ghosts that went
     for_evaluation: int = 0  # constants that training would see differently
+    constants_kept: int = 0  # constants that nothing could take over
+    barriers: tuple[Barrier, ...] = ()
 
 
 class Life:
@@ -87,12 +89,29 @@ def plan(
     _spread(state, life, targets, ghosts)
     while _feed(state, life, at_least or {}):
         _spread(state, life, targets, ghosts)
-    decided = Plan(_kept_indices(state, life), _groups_left(state, life), _numbers(state, life))
+    decided = Plan(
+        _kept_indices(state, life),
+        _groups_left(state, life),
+        _numbers(state, life),
+        constants_kept=_how_many_live(state.constants, life),
+        barriers=tuple(
+            Barrier(operation, module, count)
+            for (operation, module), labels in state.barred.items()
+            if (count := _how_many_live(labels, life))
+        ),
+    )
     _fold(decided, state, life, targets, ghosts)
     if training is not None:
         unlike = _unlike(state, training, life, targets)
         decided = replace(decided, for_evaluation=unlike)
     return decided, life
+
+
+def _how_many_live(labels: list[Tensor], life: Life) -> int:
+    if not labels:
+        return 0
+    distinct = torch.cat([part.reshape(-1) for part in labels]).unique()
+    return int(life.kept(distinct).sum())
 
 
 def _kept_indices(state: State, life: Life) -> dict[tuple[str, int], Tensor]:
@@ -250,7 +269,7 @@ def _fold(
 ) -> None:
     """Add to a plan what becomes of the constants that go."""
     ghostly = np.zeros(state.count + 2, dtype=bool)
-    for labels in state.ghosts:
+    for labels in state.constants if ghosts == "drop" else []:
         ghostly[labels.numpy()] = True
     for mixing, target in zip(state.mixings, targets, strict=True):
         lost = ~life.kept(mixing.outputs) & ghostly[mixing.outputs.numpy()]

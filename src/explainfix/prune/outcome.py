@@ -57,6 +57,7 @@ class PruneReport:
     rewritten: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)  # attribute: from, to
     differs_in_training: bool = False  # found by trying
     params_with_ghosts: float = math.nan  # the share left if dropped ghosts had been kept
+    constants_kept: int = 0  # constant channels that nothing could take over
     warnings: tuple[str, ...] = ()
 
     @property
@@ -109,6 +110,7 @@ class PruneReport:
             "rewritten": {name: list(pair) for name, pair in self.rewritten.items()},
             "warnings": list(self.warnings),
             "seconds": self.seconds,
+            "constants_kept": self.constants_kept,
             "barriers": [asdict(barrier) for barrier in self.barriers],
             "layers": self._rows(),
         }
@@ -159,11 +161,13 @@ class PruneReport:
         for name, (old, new) in self.rewritten.items():
             lines.append(f"{name} was {old} and is {new}.")
         lines += [f"Warning: {warning}" for warning in self.warnings]
-        for barrier in sorted(self.barriers, key=lambda b: -b.channels)[:5]:
-            where = f" in {barrier.module}" if barrier.module else ""
+        if self.constants_kept:
             lines.append(
-                f"{barrier.channels:,} channels stay because of {barrier.operation}{where}."
+                f"{self.constants_kept:,} constant channels stay: a gate, a sum or a padded "
+                "convolution that reads them cannot take them over."
             )
+        for barrier in sorted(self.barriers, key=lambda b: -b.channels)[:5]:
+            lines.append(f"{barrier.channels:,} channels stay because of {barrier}.")
         return "\n".join(lines)
 
 

@@ -90,13 +90,14 @@ def prune_(
         {name.rpartition(".")[0]: count for name, count in decided.folded.items()},
         {name.rpartition(".")[0]: count for name, count in decided.dropped.items()},
         decided.for_evaluation,
-        settled.state.barriers,
+        decided.barriers,
         settled.difference,
         time.perf_counter() - started,
         verified=settled.verified,
         rewritten=rewritten,
         differs_in_training=settled.differs_in_training,
         params_with_ghosts=settled.params_with_ghosts,
+        constants_kept=decided.constants_kept,
         warnings=warnings_of(layers_before, layers_after, settled.varies, settled.unseen),
     )
 

@@ -23,6 +23,15 @@ RULES: dict[str, Rule] = {}
 READS_WEIGHTS: set[str] = set()  # operations whose rule says what becomes of a weight's axes
 
 
+_WHY = {
+    "native_layer_norm": "its mean is over all channels",
+    "native_group_norm": "the channels of a group share their statistics",
+    "_softmax": "it weighs all channels against each other",
+    "convolution": "its weight or the place of its channels is computed",
+    "randn_like": "noise is drawn for every channel",
+}
+
+
 @dataclass(frozen=True)
 class Barrier:
     """Why channels stay: an operation that needs all of them, or that was not understood."""
@@ -30,6 +39,12 @@ class Barrier:
     operation: str
     module: str
     channels: int
+
+    def __str__(self) -> str:
+        where = f" in {self.module}" if self.module else ""
+        name = self.operation.removeprefix("aten.").partition(".")[0].removesuffix("_")
+        why = f" ({_WHY[name]})" if name in _WHY else ""
+        return f"{self.operation}{where}{why}"
 
 
 @dataclass
@@ -49,7 +64,7 @@ class State:
     grouped: dict[str, Tensor] = field(default_factory=dict)  # GroupNorm → a label per group
     groupings: dict[str, Grouping] = field(default_factory=dict)  # by weight
     mixings: list[Mixing] = field(default_factory=list)
-    ghosts: list[Tensor] = field(default_factory=list)  # labels of constants taken for zero
+    constants: list[Tensor] = field(default_factory=list)  # labels of layers' constant outputs
     written: dict[tuple[str, str, int | None], Written] = field(default_factory=dict)
     guessed: list[Node] = field(default_factory=list)  # operations whose numbers were guessed
     untried: set[Key] = field(default_factory=set)  # those with other guesses left
@@ -164,10 +179,10 @@ class State:
     def settled(self, labels: Tensor, const: Tensor) -> Tensor:
         """The constants of a layer's outputs, zeros if ghosts are to go as in the paper."""
         ghost = ~const.isnan() & (const != 0)
-        if not self.dropping or not bool(ghost.any()):
+        if not bool(ghost.any()):
             return const
-        self.ghosts.append(labels[ghost & (labels >= 0)])
-        return torch.where(ghost, 0.0, const)
+        self.constants.append(labels[ghost & (labels >= 0)])
+        return torch.where(ghost, 0.0, const) if self.dropping else const
 
     def bar(self, node: Node) -> None:
         """Let every channel that enters this operation stay."""
@@ -182,14 +197,6 @@ class State:
         labels = labels[labels >= 0]
         if len(labels):
             self.barred.setdefault((str(node.op), node.module), []).append(labels)
-
-    @property
-    def barriers(self) -> tuple[Barrier, ...]:
-        """What was noted by `because`, an operation of a module once, however often it runs."""
-        return tuple(
-            Barrier(operation, module, len(torch.cat(labels).unique()))
-            for (operation, module), labels in self.barred.items()
-        )
 
     def shape_of(self, node: Node, index: int = 0) -> tuple[int, ...]:
         return self.graph.shapes[node.outputs[index].number]

@@ -43,7 +43,12 @@ def describe_exactness(report: PruneReport) -> str:
     if report.ghosts_dropped:
         ghosts = _count(report.ghosts_dropped, "constant channel")
         was = "was" if report.ghosts_dropped == 1 else "were"
-        return f"The cut is not exact: {ghosts} (ghosts) {was} dropped, as in the paper."
+        return (
+            f"The cut is not exact: {ghosts} (ghosts) {was} dropped, as in the paper. Kept, they "
+            f"would have left {percent(report.params_with_ghosts)} of the parameters."
+        )
+    if report.differs_in_training:
+        return "The cut is exact for evaluation: in training the outputs differ."
     if report.for_evaluation:
         return (
             f"The cut is exact for evaluation: {_count(report.for_evaluation, 'removed constant')} "
@@ -67,9 +72,17 @@ def _notes(report: PruneReport) -> list[str]:
         )
     else:
         notes.append("Cutting the dead channels changed no output of the example at all.")
+    if report.constants_kept:
+        notes.append(
+            f"{_count(report.constants_kept, 'constant channel')} stayed: a gate, a sum or a "
+            "padded convolution that reads them cannot take them over."
+        )
+    for name, (old, new) in report.rewritten.items():
+        notes.append(f"{name} was {old} and is {new}.")
+    notes += [f"Warning: {warning}" for warning in report.warnings]
     if filled := sum(report.filled.values()):
         notes.append(
-            f"{_count(filled, 'weight')} that stayed nought filled with new values: train the "
+            f"{_count(filled, 'weight')} that stayed zero filled with new values: train the "
             "network before you use it."
         )
     return notes

@@ -47,6 +47,8 @@ def group_norm(state: State, node: Node) -> None:
         state.grouped[name] = state.fresh(groups)
     whole = state.grouped[name].repeat_interleave(len(labels) // groups)
     state.tie(whole, labels)  # a group's channels share a mean: they go together
+    if groups < len(labels):
+        state.because(node, labels)
     for ref in (weight, bias):
         state.assign(ref, 0, labels)
     parts = const.reshape(groups, -1)
