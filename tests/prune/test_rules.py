@@ -428,6 +428,8 @@ CASES: dict[str, Case | list[Case]] = {
     "uniform": Case(same(lambda x: x + 0 * torch.empty_like(x).uniform_()), left=8),
     "normal": Case(same(lambda x: x + 0 * torch.empty_like(x).normal_()), left=8),
     "exponential": Case(same(lambda x: x + 0 * torch.empty_like(x).exponential_()), left=8),
+    "index_put": Case(same(lambda x: torch.zeros_like(x).index_put((torch.tensor([0]),), x[:1])),
+                      left=6),
     "write_back": Case(same(lambda x: doubled_in_part(x)), left=6),
     # Moving elements.
     "_to_copy": kept(lambda x: x.to(torch.float32).double()),

@@ -148,7 +148,7 @@ def _count(module: nn.Module) -> None:
     """Put right the numbers of channels that a module of PyTorch's keeps."""
     if isinstance(module, Convolution):
         first, second = module.weight.shape[:2]
-        if module.transposed:
+        if getattr(module, "transposed", False):
             module.in_channels, module.out_channels = first, second * module.groups
         else:
             module.in_channels, module.out_channels = second * module.groups, first

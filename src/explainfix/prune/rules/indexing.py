@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..graph import Node, Ref
 from ..state import State, rule
-from ..values import Value, channels, plain
+from ..values import Value, channels, compact, plain
 from .axes import argument, even, labelled, pin_single
 from .pointwise import together
 
@@ -37,6 +37,23 @@ def index(state: State, node: Node) -> None:
         return tensor.reshape(*left[:place], *(1,) * new, *left[place:])
 
     state.put(node, Value(shape, moved(value.labels), moved(even(value.const, axes))))
+
+
+@rule("index_put")
+def index_put(state: State, node: Node) -> None:
+    """Some rows of a tensor are replaced, or added to: the channels of old and new go together."""
+    value, new, picked = state.get(node.args[0]), state.get(node.args[2]), node.args[1]
+    axes = [axis for axis, given in enumerate(picked) if isinstance(given, Ref)]
+    rows = axes == [0] and len(state.get(picked[0]).shape) == 1
+    if not rows or len(new.shape) != len(value.shape) or labelled(value, [0]) or labelled(new, [0]):
+        state.bar(node)
+        return
+    state.pin(state.get(picked[0]).labels)
+    pin_single(state, value)
+    parts = [Value((1, *held.shape[1:]), held.labels, held.const) for held in (value, new)]
+    labels = together(state, parts, (1, *value.shape[1:]))
+    both = torch.where((value.const == 0) & (new.const == 0), 0.0, torch.nan)
+    state.put(node, Value(value.shape, labels, compact(both)))
 
 
 @rule("index_select")
