@@ -104,6 +104,17 @@ class TestTraining:
         model = Made(run, stem=conv(3, 8), head=head, aux=conv(8, 2))
         check(model, cut=False, training=True)
 
+    def test_features_that_only_training_gives(self):
+        """The layers are all used in evaluation: nothing but the outputs tells."""
+
+        def run(self, x):
+            h = self.stem(x)
+            return (self.head(h), h) if self.training else self.head(h)
+
+        model = Made(run, stem=conv(3, 8, 1, 4), head=conv(8, 2))
+        _, model = check(model, cut=False, training=True)
+        assert model.train()(torch.randn(2, 3, 8, 8).double())[1].shape[1] == 8
+
 
 class TestConstants:
     @pytest.mark.parametrize("dims", [(0,), (2,), (3,), (0, 2), (2, 3)])

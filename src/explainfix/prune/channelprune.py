@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from ..fix import mark_fixed, recipe_of
-from ..layers import as_found, require_writable_kernels, spatial_layers
+from ..layers import as_found, require_writable_kernels, spatial_layers, weight_name
 from .fill import fill_zero_
-from .graph import full_name
-from .liveness import Ghosts, plan
+from .liveness import plan
 from .outcome import PruneReport
-from .prune import AtLeast, Patterns, Request, analyse, params_left, prune_, settle
+from .prune import prune_
 from .record import Call
+from .request import AtLeast, Ghosts, Patterns, Request
+from .settle import analyse, params_left, settle
 from .trust import Trust
 from .zero import choose_kernels, zero_
 
@@ -45,7 +46,7 @@ def channel_prune_(
         raise ValueError("give either zero=, the share of kernels, or target_params=")
     request = Request.of(model, ghosts, keep, keep_at_least)
     require_writable_kernels(spatial_layers(model))
-    scores = {p: s for p, s in saliency.items() if full_name(p) not in request.whole}
+    scores = {p: s for p, s in saliency.items() if weight_name(p) not in request.whole}
     if zero is None:
         assert target_params is not None
         zero = find_share(model, Call.of(example_inputs), scores, target_params, request)

@@ -107,15 +107,6 @@ def replaced(tree: Any, kind: type, replace: Callable[[Any], Any]) -> Any:
     return tree
 
 
-def full_name(path: str, key: str = "weight") -> str:
-    """The name of a module's tensor.
-
-    >>> full_name("layer1.conv"), full_name("")
-    ('layer1.conv.weight', 'weight')
-    """
-    return f"{path}.{key}" if path else key
-
-
 @cache
 def rule_name(op: Any) -> str:
     """The name under which an operation's rule is found.

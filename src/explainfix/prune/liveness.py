@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,10 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .graph import Node, Ref
-from .mixing import Grouping, Mixing
+from .request import Ghosts
 from .state import Barrier, State
-
-Ghosts = Literal["keep", "drop"]
+from .values import Grouping, Mixing
 
 
 @dataclass(frozen=True)

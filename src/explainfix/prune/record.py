@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..layers import Convolution
+from ..layers import Convolution, weight_name
 from ..nested import map_tensors, tensors_in
-from .graph import Graph, Node, Ref, View, full_name, functional, replaced, rule_name
+from .graph import Graph, Node, Ref, View, functional, replaced, rule_name
 
 # Operations that, in place, change how a tensor looks into its memory and not what is there.
 _TURNS = ("t", "transpose", "swapaxes", "swapdims", "squeeze", "unsqueeze", "detach", "as_strided")
@@ -127,7 +127,7 @@ class Recorder(TorchDispatchMode):
         self.graph.modules = dict(model.named_modules(remove_duplicate=False))
         for path, module in self.graph.modules.items():
             if isinstance(module, Convolution):
-                self.graph.kernels.add(full_name(path))
+                self.graph.kernels.add(weight_name(path))
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             number = self.slot(tensor).number
             self.graph.parameters[number] = name

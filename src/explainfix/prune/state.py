@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from .graph import Graph, Node, Ref, replaced
 from .graph import functional as functional
-from .mixing import Grouping, Mixing
 from .trust import Key, Trust, Written, attributes_equal, key_of
-from .values import NONE, WILD, Value, channels, plain, unknown
+from .values import NONE, WILD, Grouping, Mixing, Value, channels, plain, unknown
 
 Rule = Callable[["State", Node], None]
 RULES: dict[str, Rule] = {}

@@ -2,6 +2,7 @@
 
 from . import detection as detection
 from . import indexing as indexing
+from . import memory as memory
 from . import mixing as mixing
 from . import norms as norms
 from . import pictures as pictures

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 
 from ..graph import Node
-from ..mixing import Mixing
 from ..state import State, rule
-from ..values import channels
+from ..values import Mixing, channels
 from .axes import argument, even, lost, zero_kept
 
 

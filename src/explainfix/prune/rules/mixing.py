@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from ..graph import Node, Ref
-from ..mixing import Grouping, Mixing
 from ..state import State, rule
-from ..values import channels
+from ..values import Grouping, Mixing, channels
 
 
 @rule("convolution", reads_weights=True)

@@ -1,0 +1,232 @@
+"""A plan that holds: tried on the model, operation by operation and number by number."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+
+from ..layers import as_found
+from ..nested import tensors_in
+from .cut import cut_for_a_moment
+from .graph import Graph
+from .liveness import Plan, plan
+from .record import Call, Failed, Recorder, record
+from .request import Request
+from .state import State, apply_rules
+from .trust import Trust
+from .verify import (
+    LIMITS,
+    Variation,
+    difference,
+    in_training,
+    precision,
+    rounding,
+    surprise,
+    variations,
+)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A plan that was tried, and what was found on the way."""
+
+    plan: Plan
+    state: State
+    difference: float
+    verified: tuple[str, ...] = ()
+    differs_in_training: bool = False
+    varies: float = math.nan  # how much outputs differ between inputs, relative to their size
+    unseen: tuple[str, ...] = ()
+    params_with_ghosts: float = math.nan
+
+
+@dataclass
+class Passes:
+    """Recorded passes, and what else the uncut network does."""
+
+    graph: Graph
+    calls: list[tuple[Call, bool]]
+    unseen: tuple[str, ...]  # parameters that no pass used
+    varied: list[Variation] = field(default_factory=list)
+
+
+def record_passes(model: nn.Module, call: Call, *, trained: bool = False) -> Passes:
+    """The pass in evaluation, and the one in training if it uses what the first does not.
+
+    `trained` asks for the one in training in any case.
+    """
+    recorder, calls = Recorder(model), [(call, False)]
+    graph = recorder.graph
+    try:
+        recorder.run(call, training=False)
+    except Failed as problem:
+        shapes = [tuple(tensor.shape) for tensor in call.tensors()]
+        raise ValueError(f"the model does not run on the example {shapes}: {problem}") from problem
+    unseen = _unseen(model, graph)
+    if unseen or trained:
+        # Twice the example: BatchNorm does not train on a single number.
+        doubled = call.map(lambda x: torch.cat([x, x]) if x.dim() else x)
+        done = len(graph.nodes)
+        try:
+            with as_found(model):
+                recorder.run(doubled, training=True)
+        except Failed:  # it asks for targets, perhaps
+            del graph.nodes[done:]
+        else:
+            calls.append((doubled, True))
+            unseen = _unseen(model, graph)
+    return Passes(graph, calls, unseen)
+
+
+def _unseen(model: nn.Module, graph: Graph) -> tuple[str, ...]:
+    """Parameters that take no part, such as those of heads used in training only."""
+    used = {graph.parameters.get(ref.number) for node in graph.nodes for ref in node.inputs}
+    return tuple(name for name, _ in model.named_parameters() if name not in used)
+
+
+def analyse(graph: Graph, request: Request, trust: Trust) -> State:
+    """What the rules find, and which layers are to stay."""
+    state = apply_rules(State(graph, trust, dropping=request.ghosts == "drop"))
+    for (name, _), labels in state.axes.items():
+        if name in request.whole:
+            state.pin(labels)
+    for name, grouping in state.groupings.items():
+        if name in request.whole:
+            state.pin(grouping.inputs)
+            state.pin(grouping.outputs)
+    return state
+
+
+def settle(
+    model: nn.Module, call: Call, request: Request, trust: Trust, *, trained: bool = False
+) -> Settled:
+    """A plan that does what is foreseen and gives the same outputs; guesses that fail go.
+
+    What a model gives in training alone is looked at if `trained`, or if it turns out to matter.
+    """
+    passes = record_passes(model, call, trained=trained)
+    model.eval()
+    passes.varied = variations(model, call)
+    settling = False  # a first pass may fill caches: what counts is what later ones do
+    while True:
+        state = analyse(passes.graph, request, trust)
+        training = None
+        if request.ghosts == "keep":
+            training = apply_rules(State(passes.graph, trust, training=True))
+        decided, life = plan(state, request.ghosts, training, request.at_least)
+        with cut_for_a_moment(model, decided):
+            failure = ""
+            with as_found(model) if len(passes.calls) > 1 else nullcontext():
+                try:
+                    cut = record(model, passes.calls)
+                except Failed as problem:
+                    cut, failure = problem.graph, str(problem)
+            wrong = surprise(state, life, cut)
+            if wrong is None:
+                settled = _compared(model, passes, request, decided, state, cut)
+        if wrong is None:
+            settled = _accepted(model, call, passes, request, settled)
+            if settled.differs_in_training and not trained:  # it gives something else there
+                return settle(model, call, request, trust, trained=True)
+            return settled
+        node, reason = wrong
+        if not settling:
+            settling = True
+            again = record_passes(model, call, trained=trained)
+            if [n.op for n in again.graph.nodes] != [n.op for n in passes.graph.nodes]:
+                again.varied, passes = passes.varied, again
+                continue
+        if not decided.keep:
+            raise ValueError(
+                "the model does not do the same on every call: operation "
+                f"{passes.graph.nodes.index(node) + 1} was {node.op} in {node.module!r} when it "
+                f"was recorded, then {reason}"
+            )
+        if "" in trust.held:
+            raise ValueError(f"no cut could be verified on the example: {failure or reason}")
+        trust.lose(passes.graph, node, state.guessed, state.untried)
+
+
+def _compared(
+    model: nn.Module, passes: Passes, request: Request, decided: Plan, state: State, cut: Graph
+) -> Settled:
+    """What the cut network gives, beside what the uncut one gave."""
+    worst = difference(cut.results, passes.graph.results)
+    model.eval()
+    varies, verified = math.nan, ["example"]
+    for variation in passes.varied:
+        try:
+            ours = tensors_in(variation.call.run(model))
+            worst = max(worst, difference(ours, variation.wanted))
+        except Exception as problem:  # of the model, or an output of another shape
+            raise ValueError(f"no cut holds for other {variation.what}: {problem}") from problem
+        verified.append(variation.what)
+        varies = _spread_of(ours, variation)
+    return Settled(decided, state, worst, tuple(verified), varies=varies, unseen=passes.unseen)
+
+
+def _accepted(
+    model: nn.Module, call: Call, passes: Passes, request: Request, settled: Settled
+) -> Settled:
+    """The settled plan, if the outputs are the same but for rounding."""
+    if settled.plan.dropped:
+        exact = analyse(passes.graph, replace(request, ghosts="keep"), settled.state.trust)
+        kept, _ = plan(exact, "keep", None, request.at_least)
+        settled = replace(settled, params_with_ghosts=params_left(model, kept))
+    elif not settled.difference <= LIMITS[precision(model)]:
+        moved = rounding(model, call)
+        if not settled.difference <= 30 * moved:
+            raise ValueError(
+                f"no cut could be verified: the outputs changed by {settled.difference:.2g} of "
+                f"their size, rounding alone moves them by {moved:.2g}"
+            )
+    return replace(settled, differs_in_training=_differs_in_training(model, passes, settled))
+
+
+def _differs_in_training(model: nn.Module, passes: Passes, settled: Settled) -> bool:
+    """Whether training gives something else, though nothing that is known says so."""
+    batches = [variation.call for variation in passes.varied if "batch" in variation.what]
+    for call in batches[:1]:
+        try:
+            with in_training(model):
+                wanted = tensors_in(call.run(model))
+        except Exception:  # it asks for targets, perhaps
+            return False
+        try:
+            with cut_for_a_moment(model, settled.plan), in_training(model):
+                apart = difference(tensors_in(call.run(model)), wanted)
+        except Exception:  # it does not run any more, or gives other shapes
+            return True
+        # Constants that are dropped, or right in evaluation only, may move what comes out.
+        promised = not (settled.plan.for_evaluation or settled.plan.dropped)
+        return promised and not apart <= 10 * LIMITS[precision(model)]
+    return False
+
+
+def _spread_of(outputs: list[Tensor], variation: Variation) -> float:
+    """How much outputs differ between the images of a batch, relative to their size."""
+    spread = math.nan
+    for output in outputs:
+        if "batch" in variation.what and output.is_floating_point() and output.dim():
+            half = len(output) // 2
+            if half and len(output) == 2 * half and output[0].numel():
+                apart = difference([output[:half]], [output[half:]])
+                spread = apart if math.isnan(spread) else max(spread, apart)
+    return spread
+
+
+def params_left(model: nn.Module, decided: Plan) -> float:
+    """The share of the parameters that a plan leaves."""
+    left = total = 0
+    for name, parameter in model.named_parameters():
+        lengths = list(parameter.shape)
+        total += parameter.numel()
+        for axis in range(len(lengths)):
+            if (name, axis) in decided.keep:
+                lengths[axis] = decided.keep[name, axis].shape[-1]
+        left += math.prod(lengths)
+    return left / max(total, 1)
