@@ -160,21 +160,6 @@ def networks():
             (16, 24),
         ),
         Network(
-            "Kandinsky3UNet",
-            plain(
-                "Kandinsky3UNet",
-                time_embedding_dim=32,
-                groups=4,
-                attention_head_dim=8,
-                layers_per_block=1,
-                block_out_channels=(16, 32),
-                cross_attention_dim=16,
-                encoder_hid_dim=16,
-            ),
-            noisy(4, text=16),
-            (16, 24),
-        ),
-        Network(
             "ControlNetModel",
             plain(
                 "ControlNetModel",
@@ -207,7 +192,6 @@ def networks():
                 "VQModel",
                 **{**ENCODER, "block_out_channels": (32, 64), "norm_num_groups": 32},
                 norm_type="spatial",
-                vq_embed_dim=4,
             ),
             images(),
             (32, 48),
@@ -329,28 +313,6 @@ def networks():
                 decoder_layers_per_block=(1,) * 5,
             ),
             video(frames=9),
-            (64, 96),
-        ),
-        Network(
-            "AutoencoderKLMochi",
-            plain(
-                "AutoencoderKLMochi",
-                encoder_block_out_channels=(16, 16, 32, 32),
-                decoder_block_out_channels=(16, 16, 32, 32),
-                layers_per_block=(1,) * 5,
-            ),
-            video(frames=7),
-            (32, 64),
-        ),
-        Network(
-            "AutoencoderKLAllegro",
-            plain(
-                "AutoencoderKLAllegro",
-                block_out_channels=(16, 16, 32, 32),
-                norm_num_groups=GROUPS,
-                layers_per_block=1,
-            ),
-            video(frames=8),
             (64, 96),
         ),
         Network(
