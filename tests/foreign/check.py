@@ -4,12 +4,14 @@ import copy
 import time
 
 import torch
+from torch import nn
 
 import explainfix as xf
 from explainfix.nested import map_tensors, tensors_in
 from networks import shift_norms, without_chance, zero_some
 
 LIMITS = {torch.float64: 1e-6, torch.float32: 1e-3}  # of how much an output varies
+OTHER_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.GroupNorm, nn.LayerNorm)
 EXAMPLE, FRESH = 1, 2  # random seeds
 
 
@@ -38,13 +40,30 @@ def run(model, inputs):
     return [t.detach().clone() for t in found if t.is_floating_point()]
 
 
+@torch.no_grad()
+def wake(model):
+    """Give weights to what starts as zero, and shifts to every norm, as training would."""
+    for parameter in model.parameters():
+        if parameter.dim() > 1 and not parameter.any():
+            parameter.normal_(0, parameter[0].numel() ** -0.5)
+    for module in model.modules():
+        if isinstance(module, OTHER_NORMS) and getattr(module, "bias", None) is not None:
+            module.weight.uniform_(0.5, 1.5)
+            module.bias.normal_(0, 0.3)
+
+
 def zeroed(network, dtype):
     """The network, zeroed, with the norms it would have after some training."""
     torch.manual_seed(0)
     model = without_chance(network.build()).eval().to(dtype)
     run(model, draw(network, dtype, EXAMPLE, 1, network.sizes[0]))
     torch.manual_seed(0)
+    wake(model)
+    sizes = [layer.weight.norm() for layer in xf.spatial_layers(model).values()]
     zero_some(model)
+    with torch.no_grad():  # as large as before, or the signal dies on its way through many layers
+        for layer, size in zip(xf.spatial_layers(model).values(), sizes, strict=True):
+            layer.weight *= size / layer.weight.norm().clamp_min(1e-12)
     inputs = draw(network, dtype, 0, 2, network.sizes[0])
     for whole in (True, False):
         try:

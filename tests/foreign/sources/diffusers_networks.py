@@ -67,7 +67,7 @@ def unet1d(**options):
         **{
             "block_out_channels": (32, 32, 64),
             "sample_size": 64,
-            "extra_in_channels": 16,
+            "extra_in_channels": 64,
             **options,
         }
     )
@@ -160,41 +160,6 @@ def networks():
             (16, 24),
         ),
         Network(
-            "UNetMotionModel",
-            plain(
-                "UNetMotionModel",
-                block_out_channels=WIDTHS,
-                norm_num_groups=GROUPS,
-                cross_attention_dim=16,
-                num_attention_heads=2,
-                motion_num_attention_heads=2,
-                layers_per_block=1,
-                down_block_types=("CrossAttnDownBlockMotion", "DownBlockMotion"),
-                up_block_types=("UpBlockMotion", "CrossAttnUpBlockMotion"),
-            ),
-            lambda b, s: (
-                torch.randn(b, 4, 3, s, s),
-                torch.randint(0, 9, (b,)),
-                torch.randn(b, 5, 16),
-            ),
-            (16, 24),
-        ),
-        Network(
-            "Kandinsky3UNet",
-            plain(
-                "Kandinsky3UNet",
-                time_embedding_dim=32,
-                groups=4,
-                attention_head_dim=8,
-                layers_per_block=1,
-                block_out_channels=(16, 32),
-                cross_attention_dim=(None, 16),
-                encoder_hid_dim=16,
-            ),
-            noisy(4, text=16),
-            (16, 24),
-        ),
-        Network(
             "ControlNetModel",
             plain(
                 "ControlNetModel",
@@ -223,7 +188,11 @@ def networks():
         Network("VQModel", plain("VQModel", **ENCODER), images(), (32, 48)),
         Network(
             "VQModel-spatial",
-            plain("VQModel", **ENCODER, norm_type="spatial", vq_embed_dim=4),
+            plain(
+                "VQModel",
+                **{**ENCODER, "block_out_channels": (32, 64), "norm_num_groups": 32},
+                norm_type="spatial",
+            ),
             images(),
             (32, 48),
         ),
@@ -344,28 +313,6 @@ def networks():
                 decoder_layers_per_block=(1,) * 5,
             ),
             video(frames=9),
-            (64, 96),
-        ),
-        Network(
-            "AutoencoderKLMochi",
-            plain(
-                "AutoencoderKLMochi",
-                encoder_block_out_channels=(16, 16, 32, 32),
-                decoder_block_out_channels=(16, 16, 32, 32),
-                layers_per_block=(1,) * 5,
-            ),
-            video(frames=7),
-            (32, 64),
-        ),
-        Network(
-            "AutoencoderKLAllegro",
-            plain(
-                "AutoencoderKLAllegro",
-                block_out_channels=(16, 16, 32, 32),
-                norm_num_groups=GROUPS,
-                layers_per_block=1,
-            ),
-            video(frames=8),
             (64, 96),
         ),
         Network(

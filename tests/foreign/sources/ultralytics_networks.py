@@ -9,6 +9,7 @@ from foreign.network import Network, images
 
 FOLDER = Path(ultralytics.__file__).parent / "cfg" / "models"
 LARGE = (
+    "cls-resnet18",  # fetches weights
     "resnet101",
     "rtdetr-x",
     "yolov9e",
