@@ -4,6 +4,7 @@ import re
 
 import torch
 from pytorchcv import model_provider
+from torch import nn
 
 from foreign.network import Network, images
 
@@ -42,7 +43,6 @@ SIZES = {
     "xception": 299,
     "nasnet_4a1056": 224,
 }
-LARGEST = 45_000_000
 
 
 def family(name):
@@ -61,8 +61,11 @@ def sound(name):
 
 def network(name):
     def build():
-        options = {"in_size": (64, 64)} if False else {}
-        return model_provider.get_model(name, pretrained=False, **options)
+        model = model_provider.get_model(name, pretrained=False)
+        for module in model.modules():  # made for 224 pixels
+            if isinstance(getattr(module, "final_pool", None), nn.AvgPool2d):
+                module.final_pool = nn.AdaptiveAvgPool2d(1)
+        return model
 
     if name.startswith(("jasper", "quartznet")):
         return Network(name, build, sound(name), (64, 96))
