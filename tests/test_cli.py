@@ -373,7 +373,19 @@ class TestPrune:
         assert max(len(line) for line in lines if "Wrote" not in line) <= 80
         assert "What pruning removed" in page.read_text()
 
-    def test_without_filling_the_noughts_stay(self, tmp_path, capsys):
+    def test_layers_to_keep(self, data, tmp_path, capsys):
+        file = str(tmp_path / "small.safetensors")
+        share = ["--zero", "0.99", "-o", file, "--json"]
+        kept = ["--keep", "encoder.0.*", "--keep", "decoder.*", "--keep-at-least", "3"]
+        assert main(["prune", "unetd", "--data", data, *share, *kept]) == 0
+        rows = json.loads(capsys.readouterr().out)["layers"]
+        assert all(row["outputs_after"] >= min(3, row["outputs_before"]) for row in rows)
+        assert not any(row["outputs_pruned"] for row in rows if row["layer"].startswith("decoder"))
+        assert any(row["outputs_pruned"] for row in rows)
+        assert main(["prune", "unetd", "--data", data, *share, "--force", "--keep", "haed"]) != 0
+        assert "'haed'" in capsys.readouterr().err
+
+    def test_without_filling_the_zeros_stay(self, tmp_path, capsys):
         data = str(tmp_path / "images.npz")
         np.savez(data, x=np.random.default_rng(0).normal(size=(2, 3, 32, 32)).astype("float32"))
         files = [str(tmp_path / name) for name in ("filled.safetensors", "bare.safetensors")]

@@ -437,6 +437,18 @@ class TestFine:
 
         check(Made(run, stem=conv(3, 6, 0, 3), head=conv(6, 4)))
 
+    def test_biases_that_layers_share(self):
+        one, two = (conv(6, 4, 2, size=1, bias=True) for _ in range(2))
+        two.bias = one.bias
+        with torch.no_grad():
+            one.bias[2] = 0
+
+        def run(self, x):
+            h = self.stem(x)
+            return self.head(F.relu(self.one(h)) + self.two(h).tanh())
+
+        check(Made(run, stem=conv(3, 6, 0, 3), one=one, two=two, head=conv(4, 2)))
+
     def test_a_roll_over_channels(self):
         def run(self, x):
             return self.head(self.stem(x).roll(1, 1))
@@ -564,6 +576,14 @@ class TestRequests:
         model = nn.Sequential(conv(3, 4, 0, 1, 2, 3), nn.ReLU(), conv(4, 2, bias=True))
         report, _ = check(model)
         assert any("hardly depend on the input" in warning for warning in report.warnings)
+
+    def test_pruned_to_silence(self):
+        torch.manual_seed(0)
+        model = xf.create_model("timm:starnet_s1")
+        scores = xf.saliency(model, [torch.randn(2, 3, 64, 64)])
+        report = xf.channel_prune_(model, torch.randn(1, 3, 64, 64), scores, zero=0.9)
+        assert report.params_kept < 0.01
+        assert any("left with a single channel" in warning for warning in report.warnings)
 
     def test_dropped_ghosts_say_what_they_cost(self):
         model = nn.Sequential(conv(3, 6, 0, 3), norm(6), nn.ReLU(), conv(6, 2)).double().eval()

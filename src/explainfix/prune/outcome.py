@@ -161,7 +161,7 @@ class PruneReport:
         for name, (old, new) in self.rewritten.items():
             lines.append(f"{name} was {old} and is {new}.")
         lines += [f"Warning: {warning}" for warning in self.warnings]
-        if self.constants_kept:
+        if self.constants_kept and not self.ghosts_dropped:
             lines.append(
                 f"{self.constants_kept:,} constant channels stay: a gate, a sum or a padded "
                 "convolution that reads them cannot take them over."

@@ -72,7 +72,7 @@ def _notes(report: PruneReport) -> list[str]:
         )
     else:
         notes.append("Cutting the dead channels changed no output of the example at all.")
-    if report.constants_kept:
+    if report.constants_kept and not report.ghosts_dropped:
         notes.append(
             f"{_count(report.constants_kept, 'constant channel')} stayed: a gate, a sum or a "
             "padded convolution that reads them cannot take them over."
