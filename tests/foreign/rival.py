@@ -38,7 +38,7 @@ def output_layers(model, inputs):
     owners = {
         id(module.weight): module
         for module in model.modules()
-        if isinstance(module, (*Convolution.__args__, nn.Linear))
+        if isinstance(module, (Convolution, nn.Linear))
     }
     found, seen = [], set()
     left = [t.grad_fn for t in tensors_in(model(*inputs)) if t.grad_fn is not None]
@@ -71,8 +71,9 @@ def prune(model, inputs):
 
     shares = {}
     for layer in xf.spatial_layers(model).values():
-        over = [d for d in range(layer.weight.dim()) if d != (1 if layer.transposed else 0)]
-        zero = (layer.weight == 0).all(over) if layer.groups == 1 or not layer.transposed else None
+        turned = getattr(layer, "transposed", False)
+        over = [d for d in range(layer.weight.dim()) if d != (1 if turned else 0)]
+        zero = (layer.weight == 0).all(over) if layer.groups == 1 or not turned else None
         shares[layer] = float(zero.double().mean()) if zero is not None else 0.0
     pruner = torch_pruning.pruner.MagnitudePruner(
         model,
