@@ -41,9 +41,9 @@ else:
 
 def _has_kernels(module: object) -> bool:
     """Whether a module that is no convolution by class holds kernels `(out, in/groups, *size)`."""
-    if not isinstance(module, nn.Module):
+    if not isinstance(module, nn.Module) or "kernel_size" not in vars(module):
         return False
-    weight, size = module._parameters.get("weight"), getattr(module, "kernel_size", None)
+    weight, size = module._parameters.get("weight"), vars(module)["kernel_size"]
     counts = [getattr(module, name, None) for name in ("out_channels", "in_channels", "groups")]
     if weight is None or is_lazy(weight) or not isinstance(size, tuple) or not size:
         return False

@@ -10,6 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+# Operations that draw random numbers, one for every element.
+CHANCE = ("bernoulli", "uniform", "normal", "exponential", "rand", "randn", "rand_like",
+          "randn_like", "native_dropout")  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Ref:
@@ -78,6 +82,11 @@ class Graph:
         """Parameters and buffers by name."""
         return {name: self.tensors[number] for number, name in self.parameters.items()}
 
+    @property
+    def draws(self) -> bool:
+        """Whether random numbers are drawn in evaluation."""
+        return any(node.name in CHANCE for node in self.nodes if not node.training)
+
     @cached_property
     def values_of(self) -> dict[str, list[Ref]]:
         """The name of a parameter or buffer → the values it has in the course of the passes."""
@@ -100,9 +109,11 @@ def replaced(tree: Any, kind: type, replace: Callable[[Any], Any]) -> Any:
     """The same arguments, with every leaf of a kind replaced: the part of a pytree used here."""
     if isinstance(tree, kind):
         return replace(tree)
+    if tree is None or type(tree) in (int, float, bool):  # most leaves
+        return tree
     if isinstance(tree, (list, tuple)):
         return type(tree)([replaced(leaf, kind, replace) for leaf in tree])
-    if isinstance(tree, dict):
+    if isinstance(tree, dict) and tree:
         return {key: replaced(leaf, kind, replace) for key, leaf in tree.items()}
     return tree
 

@@ -12,7 +12,7 @@ import random
 import weakref
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,12 +25,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..layers import Convolution, weight_name
 from ..nested import map_tensors, tensors_in
-from .graph import Graph, Node, Ref, View, functional, replaced, rule_name
+from .graph import CHANCE, Graph, Node, Ref, View, functional, replaced, rule_name
 
 # Operations that, in place, change how a tensor looks into its memory and not what is there.
 _TURNS = ("t", "transpose", "swapaxes", "swapdims", "squeeze", "unsqueeze", "detach", "as_strided")
-_CHANCE = ("bernoulli", "uniform", "normal", "exponential", "rand", "randn", "rand_like",
-           "randn_like")  # fmt: skip
 WRITE_BACK = "write_back"  # the name of a node that puts a view's new value into what it views
 
 
@@ -54,39 +52,41 @@ class Call:
     def tensors(self) -> list[Tensor]:
         return tensors_in((self.args, self.kwargs))
 
-    def run(self, model: nn.Module) -> Any:
-        """The model's output, on a copy of the inputs, with the same random numbers every time."""
+    def run(self, model: nn.Module, *, chance: bool = True) -> Any:
+        """The model's output, on a copy of the inputs, with the same random numbers every time.
+
+        Without `chance` the model is known to draw none.
+        """
         copied = self.map(lambda x: x.detach().as_subclass(Tensor).clone())
-        with torch.no_grad(), same_chance():
+        with torch.no_grad(), same_seeds(), _Still() if chance else nullcontext():
             return model(*copied.args, **copied.kwargs)
 
 
-class _Still(TorchDispatchMode):
-    """Random numbers are all the same.
+def stilled(func: Any, args: Any, kwargs: Any) -> Any:
+    """What an operation gives if random numbers are all the same.
 
     So it makes no difference how many are drawn, nor in which order memory is filled with them.
     """
+    name = rule_name(func)
+    if name == "native_dropout":
+        return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
+    result = func(*args, **kwargs)
+    return result.fill_(1 if name == "bernoulli" else 0.5) if name in CHANCE else result
 
+
+class _Still(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = rule_name(func)
-        if name == "native_dropout":
-            return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
-        result = func(*args, **(kwargs or {}))
-        return result.fill_(1 if name == "bernoulli" else 0.5) if name in _CHANCE else result
+        return stilled(func, args, kwargs or {})
 
 
 @contextmanager
-def same_chance() -> Iterator[None]:
-    """Chance has no say: whatever is drawn is the same in every such context.
-
-    The generators of Python and NumPy go on outside as if it had not been; `as_found` looks after
-    those of PyTorch.
-    """
+def same_seeds() -> Iterator[None]:
+    """Generators begin anew, and go on outside as if they had not; `as_found` minds PyTorch's."""
     own, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     try:
-        with torch.random.fork_rng(), _Still():
+        with torch.random.fork_rng():
             torch.manual_seed(0)
             yield
     finally:
@@ -114,9 +114,11 @@ class _Slot:
 class Recorder(TorchDispatchMode):
     """Writes down every operation of a model's passes into one graph."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, named: bool = True) -> None:
+        """With `named`, nodes know the module that ran them."""
         super().__init__()
         self.model = model
+        self.named = named
         self.graph = Graph()
         self.training = False
         self.current: list[str] = [""]
@@ -150,9 +152,9 @@ class Recorder(TorchDispatchMode):
         try:
             with (
                 torch.no_grad(),
-                same_chance(),
+                same_seeds(),
                 sdpa_kernel(SDPBackend.MATH),  # the choice of a kernel depends on sizes
-                _module_names(self.model, self.current),
+                _module_names(self.model, self.current) if self.named else nullcontext(),
                 self,
             ):
                 result = self.model(*copied.args, **copied.kwargs)
@@ -239,7 +241,7 @@ class Recorder(TorchDispatchMode):
         noted_args, noted_kwargs = replaced(
             (args, kwargs), Tensor, lambda leaf: Ref(self.read(self.slot(leaf)))
         )
-        result = func(*args, **kwargs)
+        result = stilled(func, args, kwargs)
         writes, views = _effects(func)
         written: list[Tensor] = []
         for place, name in writes:
@@ -310,9 +312,9 @@ class Failed(Exception):  # noqa: N818
         self.graph = graph
 
 
-def record(model: nn.Module, calls: list[tuple[Call, bool]]) -> Graph:
+def record(model: nn.Module, calls: list[tuple[Call, bool]], *, named: bool = True) -> Graph:
     """The graph of passes one after the other, in training where so marked."""
-    recorder = Recorder(model)
+    recorder = Recorder(model, named=named)
     for call, training in calls:
         recorder.run(call, training=training)
     return recorder.graph

@@ -110,7 +110,7 @@ def settle(
     """
     passes = record_passes(model, call, trained=trained)
     model.eval()
-    passes.varied = variations(model, call)
+    passes.varied = variations(model, call, chance=passes.graph.draws)
     settling = False  # a first pass may fill caches: what counts is what later ones do
     while True:
         state = analyse(passes.graph, request, trust)
@@ -122,12 +122,12 @@ def settle(
             failure = ""
             with as_found(model) if len(passes.calls) > 1 else nullcontext():
                 try:
-                    cut = record(model, passes.calls)
+                    cut = record(model, passes.calls, named=False)
                 except Failed as problem:
                     cut, failure = problem.graph, str(problem)
             wrong = surprise(state, life, cut)
             if wrong is None:
-                settled = _compared(model, passes, request, decided, state, cut)
+                settled = _compared(model, passes, decided, state, cut)
         if wrong is None:
             settled = _accepted(model, call, passes, request, settled)
             if settled.differs_in_training and not trained:  # it gives something else there
@@ -151,22 +151,36 @@ def settle(
         trust.lose(passes.graph, node, state.guessed, state.untried)
 
 
-def _compared(
-    model: nn.Module, passes: Passes, request: Request, decided: Plan, state: State, cut: Graph
-) -> Settled:
+def _compared(model: nn.Module, passes: Passes, decided: Plan, state: State, cut: Graph) -> Settled:
     """What the cut network gives, beside what the uncut one gave."""
     worst = difference(cut.results, passes.graph.results)
     model.eval()
-    varies, verified = math.nan, ["example"]
+    varies, verified, differs = math.nan, ["example"], False
     for variation in passes.varied:
         try:
-            ours = tensors_in(variation.call.run(model))
+            ours = tensors_in(variation.call.run(model, chance=state.graph.draws))
             worst = max(worst, difference(ours, variation.wanted))
         except Exception as problem:  # of the model, or an output of another shape
             raise ValueError(f"no cut holds for other {variation.what}: {problem}") from problem
         verified.append(variation.what)
         varies = _spread_of(ours, variation)
-    return Settled(decided, state, worst, tuple(verified), varies=varies, unseen=passes.unseen)
+        # Constants that are dropped, or right in evaluation only, may move what training gives.
+        promised = not (decided.for_evaluation or decided.dropped)
+        differs |= _differs_in_training(model, variation, promised=promised)
+    return Settled(decided, state, worst, tuple(verified), differs, varies, passes.unseen)
+
+
+def _differs_in_training(model: nn.Module, variation: Variation, *, promised: bool) -> bool:
+    """Whether training gives other shapes or, if it was promised not to, other numbers."""
+    if variation.in_training is None:
+        return False
+    try:
+        with in_training(model):
+            ours = tensors_in(variation.call.run(model))
+        apart = difference(ours, variation.in_training)
+    except Exception:  # it does not run any more, or gives other shapes
+        return True
+    return promised and not apart <= 10 * LIMITS[precision(model)]
 
 
 def _accepted(
@@ -184,27 +198,7 @@ def _accepted(
                 f"no cut could be verified: the outputs changed by {settled.difference:.2g} of "
                 f"their size, rounding alone moves them by {moved:.2g}"
             )
-    return replace(settled, differs_in_training=_differs_in_training(model, passes, settled))
-
-
-def _differs_in_training(model: nn.Module, passes: Passes, settled: Settled) -> bool:
-    """Whether training gives something else, though nothing that is known says so."""
-    batches = [variation.call for variation in passes.varied if "batch" in variation.what]
-    for call in batches[:1]:
-        try:
-            with in_training(model):
-                wanted = tensors_in(call.run(model))
-        except Exception:  # it asks for targets, perhaps
-            return False
-        try:
-            with cut_for_a_moment(model, settled.plan), in_training(model):
-                apart = difference(tensors_in(call.run(model)), wanted)
-        except Exception:  # it does not run any more, or gives other shapes
-            return True
-        # Constants that are dropped, or right in evaluation only, may move what comes out.
-        promised = not (settled.plan.for_evaluation or settled.plan.dropped)
-        return promised and not apart <= 10 * LIMITS[precision(model)]
-    return False
+    return settled
 
 
 def _spread_of(outputs: list[Tensor], variation: Variation) -> float:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,8 +42,8 @@ def surprise(state: State, life: Life, cut: Graph) -> tuple[Node, str] | None:
     """The first operation of the cut network that is not as foreseen, and what is wrong with it."""
     graph = state.graph
     for node, other in zip(graph.nodes, cut.nodes, strict=False):
-        if node.module != other.module or not (node.op is other.op or _whole_slice(node, other)):
-            return node, f"{other.op} in {other.module!r} came in place of {node.op}"
+        if node.op is not other.op and not _whole_slice(node, other):
+            return node, f"{other.op} came in place of {node.op}"
         if node.name != other.name:
             changed = _wrong_part(state, life, node, other)
             if changed is not None:
@@ -65,7 +66,7 @@ def surprise(state: State, life: Life, cut: Graph) -> tuple[Node, str] | None:
         return node, f"it ends before {node.op}"
     if len(cut.nodes) > len(graph.nodes):
         other = cut.nodes[len(graph.nodes)]
-        return graph.nodes[-1], f"{other.op} in {other.module!r} comes after what was the end"
+        return graph.nodes[-1], f"{other.op} comes after what was the end"
     return None
 
 
@@ -204,29 +205,40 @@ class Variation:
     what: str
     call: Call
     wanted: list[Tensor]
+    in_training: list[Tensor] | None  # `None` if it does not train, as without targets
 
 
-def variations(model: nn.Module, call: Call) -> list[Variation]:
-    """Other numbers, another batch size and another image size, as far as the model takes them."""
+def variations(model: nn.Module, call: Call, *, chance: bool) -> list[Variation]:
+    """Other numbers, another batch size and another image size, as far as the model takes them.
+
+    `chance` says whether the model draws random numbers.
+    """
+    running = partial(_running, model, call, chance)
     return (
-        _running(model, call, [(True, True)])
-        or _running(model, call, [(True, False), (False, True)])
-        or _running(model, call, [(False, False)])
+        running([(True, True)])
+        or running([(True, False), (False, True)])
+        or running([(False, False)])
     )
 
 
-def _running(model: nn.Module, call: Call, kinds: list[tuple[bool, bool]]) -> list[Variation]:
+def _running(
+    model: nn.Module, call: Call, chance: bool, kinds: list[tuple[bool, bool]]
+) -> list[Variation]:
     found = []
     for batch, image in kinds:
         varied = _varied(call, batch=batch, image=image)
         if varied is None:
             continue
         try:
-            wanted = tensors_in(varied.run(model))
+            wanted = tensors_in(varied.run(model, chance=chance))
         except Exception:  # a model may refuse another size in any way it likes
             continue
+        trained = None
+        if batch:
+            with suppress(Exception), in_training(model):
+                trained = tensors_in(varied.run(model))
         words = ["numbers", *(["batch"] if batch else []), *(["image size"] if image else [])]
-        found.append(Variation(", ".join(words), varied, wanted))
+        found.append(Variation(", ".join(words), varied, wanted, trained))
     return found
 
 
@@ -262,26 +274,29 @@ def _other_size(size: int) -> int:
     """A smaller size where there is room, a larger one otherwise, of the same powers of two.
 
     >>> [_other_size(size) for size in (224, 100, 64, 32, 9)]
-    [96, 52, 96, 48, 10]
+    [64, 52, 96, 48, 10]
     """
     step = min(size & -size, 32)
     if size >= 100:
-        part = (3 if size >= 192 else 2) * step
+        part = (4 if size >= 192 else 2) * step
         return -(-size // part) * step
     return size + (step if step < size else step // 2)
 
 
 @contextmanager
 def in_training(model: nn.Module) -> Iterator[None]:
-    """Training mode; buffers come back as they were."""
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    modes = [(module, module.training) for module in model.modules()]
+    """Training mode; modes and buffers come back as they were."""
+    modules = list(model.modules())
+    modes = [module.training for module in modules]
+    held = [b for module in modules for b in module._buffers.values() if b is not None]
+    before = [buffer.clone() for buffer in held]
     try:
-        model.train()
+        for module in modules:
+            module.training = True
         yield
     finally:
-        for module, training in modes:
+        for module, training in zip(modules, modes, strict=True):
             module.training = training
         with torch.no_grad():
-            for buffer, value in buffers:
+            for buffer, value in zip(held, before, strict=True):
                 buffer.copy_(value)
