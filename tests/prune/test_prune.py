@@ -262,7 +262,7 @@ class TestUnfit:
     def test_a_way_that_differs_between_calls(self):
         model = Moody()
         before = copy.deepcopy(model.state_dict())
-        self.refused(model, r"not do the same on every call: operation 1 was \S+ in 'one'")
+        self.refused(model, r"not do the same on every call: operation 1 was \S+ in '(one|two)'")
         assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
 
     def test_tied_parameters_are_cut_together(self):
