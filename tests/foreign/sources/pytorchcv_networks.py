@@ -4,6 +4,7 @@ import re
 
 import torch
 from pytorchcv import model_provider
+from torch import nn
 
 from foreign.network import Network, images
 
@@ -34,15 +35,13 @@ KEPT = (
     "lwopenpose2d_mobilenet_cmupan_coco",
     "alphapose_fastseresnet101b_coco",
 )
-SIZES = {
-    "inceptionv3": 299,
-    "inceptionv4": 299,
+SIZES = {  # where a network insists on one
+    **dict.fromkeys(("inceptionv3", "inceptionv4", "inceptionresnetv2", "xception"), 299),
+    **dict.fromkeys(("alexnet", "alexnetb", "zfnet", "zfnetb", "vgg11", "bn_vgg11"), 224),
+    **dict.fromkeys(("bn_vgg11b", "dpn68", "dpn68b", "msdnet22", "nasnet_4a1056"), 224),
+    **dict.fromkeys(("scnet50", "scneta50"), 128),
     "inceptionresnetv1": 160,
-    "inceptionresnetv2": 299,
-    "xception": 299,
-    "nasnet_4a1056": 224,
 }
-LARGEST = 45_000_000
 
 
 def family(name):
@@ -61,8 +60,11 @@ def sound(name):
 
 def network(name):
     def build():
-        options = {"in_size": (64, 64)} if False else {}
-        return model_provider.get_model(name, pretrained=False, **options)
+        model = model_provider.get_model(name, pretrained=False)
+        for module in model.modules():  # made for 224 pixels
+            if isinstance(getattr(module, "final_pool", None), nn.AvgPool2d):
+                module.final_pool = nn.AdaptiveAvgPool2d(1)
+        return model
 
     if name.startswith(("jasper", "quartznet")):
         return Network(name, build, sound(name), (64, 96))
