@@ -87,6 +87,7 @@ def line(name, row):
     if result == "exact":
         result = f"{row['difference']:.0e}" if row["difference"] else "0"
         result += ", also in training" if row.get("difference in training") is not None else ""
+        result += " (output hardly varies)" if row["silent"] else ""
     elif row["reason"]:
         result = f"**{result}**: {row['reason']}"
     rival = row.get("rival", {"verdict": "fails", "reason": ""})

@@ -35,13 +35,12 @@ KEPT = (
     "lwopenpose2d_mobilenet_cmupan_coco",
     "alphapose_fastseresnet101b_coco",
 )
-SIZES = {
-    "inceptionv3": 299,
-    "inceptionv4": 299,
+SIZES = {  # where a network insists on one
+    **dict.fromkeys(("inceptionv3", "inceptionv4", "inceptionresnetv2", "xception"), 299),
+    **dict.fromkeys(("alexnet", "alexnetb", "zfnet", "zfnetb", "vgg11", "bn_vgg11"), 224),
+    **dict.fromkeys(("bn_vgg11b", "dpn68", "dpn68b", "msdnet22", "nasnet_4a1056"), 224),
+    **dict.fromkeys(("scnet50", "scneta50"), 128),
     "inceptionresnetv1": 160,
-    "inceptionresnetv2": 299,
-    "xception": 299,
-    "nasnet_4a1056": 224,
 }
 
 
