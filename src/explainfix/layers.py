@@ -183,3 +183,26 @@ def as_found(model: nn.Module) -> Iterator[None]:
         with torch.no_grad():
             for buffer, value in buffers:
                 buffer.copy_(value)
+
+
+@contextmanager
+def attributes_as_found(model: nn.Module, *, on_error_only: bool = False) -> Iterator[None]:
+    """Put back what every module holds: attributes, caches, counters, which tensors and modules.
+
+    What a tensor itself holds is not looked after: see `as_found`.
+    """
+    kinds = ("_parameters", "_buffers", "_modules")
+    modules = list(model.modules())
+    before = [[vars(m).copy(), *(getattr(m, kind).copy() for kind in kinds)] for m in modules]
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        for module, (attributes, *held) in zip(modules, before, strict=True):
+            if failed or not on_error_only:
+                vars(module).clear()
+                vars(module).update(attributes)
+                for kind, items in zip(kinds, held, strict=True):
+                    getattr(module, kind).clear()
+                    getattr(module, kind).update(items)

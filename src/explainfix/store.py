@@ -27,7 +27,7 @@ from .fix import (
     recipes,
     regenerate,
 )
-from .layers import spatial_layers, weight_name
+from .layers import attributes_as_found, spatial_layers, weight_name
 from .prune.cut import Cut, cut_again_, cuts_of
 from .registry import models
 
@@ -119,7 +119,7 @@ def load(
     header = _read_header(path, metadata[_HEADER])
     fixed = header.fixed
     target = _rebuild(path, header.origin) if model is None else model
-    with _as_it_was_on_error(target):
+    with attributes_as_found(target, on_error_only=True):
         pending = header.cuts[len(cuts_of(target)) :]  # a model given may be pruned, or not yet
         try:
             cut_again_(target, pending)
@@ -286,24 +286,6 @@ def _read(value: Any, hint: Any, where: str) -> Any:
 def _shape_alone(recipe: KernelRecipe) -> Tensor:
     """What stands for kernels that are not made yet."""
     return torch.empty(recipe.shape, dtype=getattr(torch, recipe.dtype), device="meta")
-
-
-@contextmanager
-def _as_it_was_on_error(model: nn.Module) -> Iterator[None]:
-    """Put every module's attributes and tensors back if what happens inside fails."""
-    modules = list(model.modules())
-    before = [(vars(m).copy(), m._parameters.copy(), m._buffers.copy()) for m in modules]
-    try:
-        yield
-    except BaseException:
-        for module, (attributes, parameters, buffers) in zip(modules, before, strict=True):
-            vars(module).clear()
-            vars(module).update(attributes)
-            module._parameters.clear()
-            module._parameters.update(parameters)
-            module._buffers.clear()
-            module._buffers.update(buffers)
-        raise
 
 
 def _rebuild(path: Path, origin: Origin | None) -> nn.Module:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from ..layers import Convolution
+from ..layers import Convolution, attributes_as_found
 from .liveness import Plan
 
 _CUTS = "explainfix_cuts"  # the attribute under which a model remembers how it was cut
@@ -101,21 +101,13 @@ def cut_(model: nn.Module, plan: Plan) -> None:
 @contextmanager
 def cut_for_a_moment(model: nn.Module, plan: Plan) -> Iterator[None]:
     """Carry out a plan to try it, and put everything back, whatever happens meanwhile."""
-    modules = list(model.modules())
-    before = [(vars(m).copy(), m._parameters.copy(), m._buffers.copy()) for m in modules]
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())
     folded = [(tensors[fold.tensor], tensors[fold.tensor].detach().clone()) for fold in plan.folds]
     try:
-        cut_(model, plan)
-        yield
+        with attributes_as_found(model):
+            cut_(model, plan)
+            yield
     finally:
-        for module, (attributes, parameters, buffers) in zip(modules, before, strict=True):
-            vars(module).clear()
-            vars(module).update(attributes)
-            module._parameters.clear()
-            module._parameters.update(parameters)
-            module._buffers.clear()
-            module._buffers.update(buffers)
         with torch.no_grad():
             for tensor, old in reversed(folded):  # two folds may have one target
                 tensor.copy_(old)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from ..layers import as_found
+from ..layers import as_found, attributes_as_found
 from ..nested import tensors_in
 from .cut import cut_for_a_moment
 from .graph import Graph
@@ -108,10 +108,11 @@ def settle(
 
     What a model gives in training alone is looked at if `trained`, or if it turns out to matter.
     """
-    passes = record_passes(model, call, trained=trained)
-    model.eval()
-    passes.varied = variations(model, call, chance=passes.graph.draws)
-    settling = False  # a first pass may fill caches: what counts is what later ones do
+    # Passes may fill caches or count: the cut network starts where this one does.
+    with attributes_as_found(model):
+        passes = record_passes(model, call, trained=trained)
+        model.eval()
+        passes.varied = variations(model, call, chance=passes.graph.draws)
     while True:
         state = analyse(passes.graph, request, trust)
         training = None
@@ -134,12 +135,6 @@ def settle(
                 return settle(model, call, request, trust, trained=True)
             return settled
         node, reason = wrong
-        if not settling:
-            settling = True
-            again = record_passes(model, call, trained=trained)
-            if [n.op for n in again.graph.nodes] != [n.op for n in passes.graph.nodes]:
-                again.varied, passes = passes.varied, again
-                continue
         if not decided.keep:
             raise ValueError(
                 "the model does not do the same on every call: operation "
