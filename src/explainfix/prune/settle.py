@@ -36,12 +36,16 @@ class Settled:
 
     plan: Plan
     state: State
-    difference: float
+    apart: list[tuple[Call, float]]  # by how much the outputs of each call differ
     verified: tuple[str, ...] = ()
     differs_in_training: bool = False
     varies: float = math.nan  # how much outputs differ between inputs, relative to their size
     unseen: tuple[str, ...] = ()
     params_with_ghosts: float = math.nan
+
+    @property
+    def difference(self) -> float:
+        return max(apart for _, apart in self.apart)
 
 
 @dataclass
@@ -130,7 +134,7 @@ def settle(
             if wrong is None:
                 settled = _compared(model, passes, decided, state, cut)
         if wrong is None:
-            settled = _accepted(model, call, passes, request, settled)
+            settled = _accepted(model, passes, request, settled)
             if settled.differs_in_training and not trained:  # it gives something else there
                 return settle(model, call, request, trust, trained=True)
             return settled
@@ -148,25 +152,26 @@ def settle(
 
 def _compared(model: nn.Module, passes: Passes, decided: Plan, state: State, cut: Graph) -> Settled:
     """What the cut network gives, beside what the uncut one gave."""
-    worst = difference(cut.results, passes.graph.results)
+    apart = [(passes.calls[0][0], difference(cut.results, passes.graph.results))]
     model.eval()
     varies, verified, differs = math.nan, ["example"], False
     for variation in passes.varied:
         try:
             ours = tensors_in(variation.call.run(model, chance=state.graph.draws))
-            worst = max(worst, difference(ours, variation.wanted))
+            apart.append((variation.call, difference(ours, variation.wanted)))
         except Exception as problem:  # of the model, or an output of another shape
             raise ValueError(f"no cut holds for other {variation.what}: {problem}") from problem
         verified.append(variation.what)
         varies = _spread_of(ours, variation)
         # Constants that are dropped, or right in evaluation only, may move what training gives.
         promised = not (decided.for_evaluation or decided.dropped)
-        differs |= _differs_in_training(model, variation, promised=promised)
-    return Settled(decided, state, worst, tuple(verified), differs, varies, passes.unseen)
+        limit = 10 * LIMITS[precision(passes.graph)] if promised else math.inf
+        differs |= _differs_in_training(model, variation, limit)
+    return Settled(decided, state, apart, tuple(verified), differs, varies, passes.unseen)
 
 
-def _differs_in_training(model: nn.Module, variation: Variation, *, promised: bool) -> bool:
-    """Whether training gives other shapes or, if it was promised not to, other numbers."""
+def _differs_in_training(model: nn.Module, variation: Variation, limit: float) -> bool:
+    """Whether training gives other shapes, or numbers that differ by more than a limit."""
     if variation.in_training is None:
         return False
     try:
@@ -175,23 +180,21 @@ def _differs_in_training(model: nn.Module, variation: Variation, *, promised: bo
         apart = difference(ours, variation.in_training)
     except Exception:  # it does not run any more, or gives other shapes
         return True
-    return promised and not apart <= 10 * LIMITS[precision(model)]
+    return not apart <= limit
 
 
-def _accepted(
-    model: nn.Module, call: Call, passes: Passes, request: Request, settled: Settled
-) -> Settled:
+def _accepted(model: nn.Module, passes: Passes, request: Request, settled: Settled) -> Settled:
     """The settled plan, if the outputs are the same but for rounding."""
     if settled.plan.dropped:
         exact = analyse(passes.graph, replace(request, ghosts="keep"), settled.state.trust)
         kept, _ = plan(exact, "keep", None, request.at_least)
-        settled = replace(settled, params_with_ghosts=params_left(model, kept))
-    elif not settled.difference <= LIMITS[precision(model)]:
-        moved = rounding(model, call)
-        if not settled.difference <= 30 * moved:
+        return replace(settled, params_with_ghosts=params_left(model, kept))
+    dtype = precision(passes.graph)
+    for call, apart in settled.apart:
+        if not apart <= LIMITS[dtype] and not apart <= 30 * (moved := rounding(model, call, dtype)):
             raise ValueError(
-                f"no cut could be verified: the outputs changed by {settled.difference:.2g} of "
-                f"their size, rounding alone moves them by {moved:.2g}"
+                f"no cut could be verified: the outputs changed by {apart:.2g} of their size, "
+                f"rounding alone moves them by {moved:.2g}"
             )
     return settled
 

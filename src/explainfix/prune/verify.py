@@ -179,25 +179,39 @@ def difference(ours: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
     return worst
 
 
-def precision(model: nn.Module) -> torch.dtype:
-    """The coarsest floating type among a model's parameters and buffers."""
-    held = {t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()}
+def precision(graph: Graph) -> torch.dtype:
+    """The coarsest floating type that a pass computes in."""
+    held = {tensor.dtype for tensor in graph.named.values()}
+    held |= {node.kwargs.get("dtype", torch.float64) for node in graph.nodes if node.inputs}
     known = [dtype for dtype in LIMITS if dtype in held]
     return max(known, key=LIMITS.__getitem__, default=torch.float32)
 
 
-def rounding(model: nn.Module, call: Call) -> float:
-    """How far outputs move if inputs change by about their rounding: what no check can resolve."""
-    step = 4 * torch.finfo(precision(model)).eps
+def rounding(model: nn.Module, call: Call, dtype: torch.dtype) -> float:
+    """How far outputs move if inputs and parameters change by about their rounding.
+
+    Less than that no check can resolve. The parameters come back as they were.
+    """
+    step = 4 * torch.finfo(dtype).eps
     generator = torch.Generator().manual_seed(1)
 
-    def nudge(x: Tensor) -> Tensor:
+    def nudged(x: Tensor) -> Tensor:
         if not x.is_floating_point():
             return x
         noise = torch.rand(x.shape, generator=generator, dtype=torch.float64).to(x)
         return x * (1 + step * (2 * noise - 1))
 
-    return difference(tensors_in(call.map(nudge).run(model)), tensors_in(call.run(model)))
+    wanted = tensors_in(call.run(model))
+    before = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
+    try:
+        with torch.no_grad():
+            for parameter, value in before:
+                parameter.copy_(nudged(value))
+        return difference(tensors_in(call.map(nudged).run(model)), wanted)
+    finally:
+        with torch.no_grad():
+            for parameter, value in before:
+                parameter.copy_(value)
 
 
 @dataclass(frozen=True)

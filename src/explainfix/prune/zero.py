@@ -1,4 +1,4 @@
-"""zero_: the least salient kernels of the whole network become nought."""
+"""zero_: the least salient kernels of the whole network become zero."""
 
 from __future__ import annotations
 
