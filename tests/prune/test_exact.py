@@ -322,6 +322,15 @@ class TestWrites:
         assert torch.equal(example, before)
         check(Made(run, stem=conv(3, 6, 0, 3), head=conv(6, 2)))
 
+    def test_pooling_of_channels_last(self):
+        """PyTorch writes other strides over what it pooled."""
+
+        def run(self, x):
+            return self.head(F.adaptive_avg_pool2d(self.stem(x), 1).flatten(1))
+
+        model = Made(run, stem=conv(3, 6, 0, 3), head=nn.Linear(6, 2))
+        check(model.to(memory_format=torch.channels_last))
+
     def test_turning_a_tensor_in_place(self):
         def run(self, x):
             h = self.stem(x)

@@ -241,6 +241,7 @@ class Recorder(TorchDispatchMode):
         noted_args, noted_kwargs = replaced(
             (args, kwargs), Tensor, lambda leaf: Ref(self.read(self.slot(leaf)))
         )
+        alike = rule_name(func) == "as_strided" and _looks_alike(*args)
         result = stilled(func, args, kwargs)
         writes, views = _effects(func)
         written: list[Tensor] = []
@@ -253,6 +254,8 @@ class Recorder(TorchDispatchMode):
         made += [tensor for tensor in written if not any(tensor is other for other in made)]
         if writes and rule_name(func) in _TURNS:  # another look at the same memory, not a write
             func, views, changed = functional(func), True, set()
+        if alike:
+            func, noted_args = torch.ops.aten.alias.default, noted_args[:1]
         parent = self.slot(args[0]) if views else None
         outputs, at = [], len(self.graph.nodes)
         for index, tensor in enumerate(made):
@@ -288,6 +291,21 @@ class Recorder(TorchDispatchMode):
             self.graph.outputs.append(Ref(number))
             if not self.training:
                 self.graph.results.append(tensor.detach().clone())
+
+
+def _looks_alike(
+    tensor: Tensor, size: list[int], stride: list[int], offset: int | None = None
+) -> bool:
+    """Whether other strides see every element where it is: those of axes of length one are free."""
+    same = offset is None or offset == tensor.storage_offset()
+    return (
+        same
+        and tuple(size) == tuple(tensor.shape)
+        and all(
+            length <= 1 or new == old
+            for length, new, old in zip(size, stride, tensor.stride(), strict=True)
+        )
+    )
 
 
 @cache
