@@ -217,6 +217,18 @@ class TestAttributes:
         assert report.rewritten == {"start_shape": ((-1, 6, 4, 4), [-1, 4, 4, 4])}
         assert model.start_shape == (-1, 4, 4, 4)
 
+    def test_a_slice_in_the_code_takes_the_same_channels(self):
+        """As many would come out without the first channel, but others."""
+
+        def run(self, x):
+            h = self.stem(x)
+            return self.some(h[:, 2:6]) + self.all(h)
+
+        model = Made(run, stem=conv(3, 8), some=conv(4, 2), all=conv(8, 2))
+        with torch.no_grad():
+            model.all.weight[:, 0] = 0
+        check(model, cut=False)
+
     @pytest.mark.parametrize("scale", ["number", "tensor", "attribute"])
     def test_a_scale_from_a_shape_keeps_the_shape(self, scale):
         class Scaled(nn.Module):

@@ -44,16 +44,11 @@ def surprise(state: State, life: Life, cut: Graph) -> tuple[Node, str] | None:
     for node, other in zip(graph.nodes, cut.nodes, strict=False):
         if node.op is not other.op and not _whole_slice(node, other):
             return node, f"{other.op} came in place of {node.op}"
-        if node.name != other.name:
-            changed = _wrong_part(state, life, node, other)
-            if changed is not None:
-                return node, changed
-        elif node.args != other.args or node.kwargs != other.kwargs:
-            changed = _changed_numbers(node, other)
-            if changed is None:
-                changed = _wrong_part(state, life, node, other)
-            if changed is not None:
-                return node, changed
+        changed = _wrong_part(state, life, node, other)  # with the same numbers too
+        if node.name == other.name and (node.args, node.kwargs) != (other.args, other.kwargs):
+            changed = changed or _changed_numbers(node, other)
+        if changed is not None:
+            return node, changed
         for ref in node.inputs:
             if ref.number in graph.literals and not _same_literal(graph, cut, ref.number):
                 return node, f"{node.op} reads other numbers"
@@ -105,8 +100,11 @@ def _wrong_part(state: State, life: Life, node: Node, other: Node) -> str | None
     held = value.along(axis)
     if held is None or value.labels.numel() == 1 or bool((held[0] == WILD).any()):
         return None
+    left = life.kept(held[0])
+    if left.all():
+        return None
     args = list(other.args)
-    args[0] = held[0][torch.from_numpy(life.kept(held[0]))]
+    args[0] = held[0][torch.from_numpy(left)]
     if len(args) > place:
         args[place] = 0
     parts: list[Tensor] = []
