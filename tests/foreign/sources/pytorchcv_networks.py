@@ -13,6 +13,7 @@ DATA = (  # the same networks for other data
     *(f"15x5_{language}" for language in ("fr", "de", "it", "es", "ca", "pl", "ru")),
 )
 GIANTS = (
+    "jasperdr",
     "propainter",
     "nasnet_6a",
     "pnasnet",
