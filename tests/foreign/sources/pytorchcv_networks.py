@@ -8,8 +8,12 @@ from torch import nn
 
 from foreign.network import Network, images
 
-DATA = ("_svhn", "_cifar100", "_cub", "_coco", "_ade20k")  # the same networks for other data
+DATA = (  # the same networks for other data
+    *("_svhn", "_cifar100", "_cub", "_coco", "_ade20k"),
+    *(f"15x5_{language}" for language in ("fr", "de", "it", "es", "ca", "pl", "ru")),
+)
 GIANTS = (
+    "jasperdr",
     "propainter",
     "nasnet_6a",
     "pnasnet",
@@ -35,11 +39,13 @@ KEPT = (
     "lwopenpose2d_mobilenet_cmupan_coco",
     "alphapose_fastseresnet101b_coco",
 )
+SPEECH = ("jasper", "quartznet")
+PLACES = ("_voc", "_cityscapes", "_celebamaskhq")  # whose networks are told the image size
 SIZES = {  # where a network insists on one
     **dict.fromkeys(("inceptionv3", "inceptionv4", "inceptionresnetv2", "xception"), 299),
     **dict.fromkeys(("alexnet", "alexnetb", "zfnet", "zfnetb", "vgg11", "bn_vgg11"), 224),
     **dict.fromkeys(("bn_vgg11b", "dpn68", "dpn68b", "msdnet22", "nasnet_4a1056"), 224),
-    **dict.fromkeys(("scnet50", "scneta50"), 128),
+    **dict.fromkeys(("scnet50", "scneta50", "sinet_cityscapes", "lffd20x5s320v2_widerface"), 128),
     "inceptionresnetv1": 160,
 }
 
@@ -49,28 +55,30 @@ def family(name):
     return re.sub(r"\d+", "", name)
 
 
-def sound(name):
-    """Jasper and QuartzNet read a spectrogram, and its length."""
-
-    def make(batch, size):
-        return torch.randn(batch, 120 if "dr" in name else 64, size), torch.full((batch,), size)
-
-    return make
+def sound(batch, size):
+    """A spectrogram, and its length."""
+    return torch.randn(batch, 64, size), torch.full((batch,), size)
 
 
 def network(name):
+    size = 32 if "cifar" in name else SIZES.get(name, 64)
+    options = {}
+    if name.startswith(SPEECH):
+        options["from_audio"] = False
+    elif name.endswith(PLACES):
+        options["in_size"] = (size, size)
+
     def build():
-        model = model_provider.get_model(name, pretrained=False)
+        model = model_provider.get_model(name, pretrained=False, **options)
         for module in model.modules():  # made for 224 pixels
             if isinstance(getattr(module, "final_pool", None), nn.AvgPool2d):
                 module.final_pool = nn.AdaptiveAvgPool2d(1)
         return model
 
-    if name.startswith(("jasper", "quartznet")):
-        return Network(name, build, sound(name), (64, 96))
+    if name.startswith(SPEECH):
+        return Network(name, build, sound, (64, 96))
     if name == "superpointnet":
         return Network(name, build, images(1), (64, 96))
-    size = 32 if "cifar" in name else SIZES.get(name, 64)
     return Network(name, build, images(), (size, size if name in SIZES else size + 32))
 
 

@@ -36,6 +36,11 @@ def networks():
         if decoder not in ODD.get(encoder, ()) and (column < 4 or (row + column) % 3 == 0)
     ]
     return [
-        Network(f"{decoder}/{encoder}", lambda d=decoder, e=encoder: build(d, e), images())
+        Network(
+            f"{decoder}/{encoder}",
+            lambda d=decoder, e=encoder: build(d, e),
+            images(),
+            (128, 160) if decoder == "pan" else (64, 96),
+        )
         for decoder, encoder in [*pairs, ("dpt", DPT)]
     ]

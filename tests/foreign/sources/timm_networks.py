@@ -105,7 +105,10 @@ def networks():
     ]
     backbones = [
         Network(
-            f"{name}/features", lambda n=name: timm.create_model(n, features_only=True), images()
+            f"{name}/features",
+            lambda n=name: timm.create_model(n, features_only=True),
+            images(),
+            (96, 128),
         )
         for name in FEATURES
     ]
