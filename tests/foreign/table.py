@@ -21,7 +21,7 @@ it is compared in training as well.
 
 Torch-Pruning gets the same zeroed network, the share of zero channels of every layer, and is told
 to remove the smallest first. It is made to be followed by training, not to leave the output as it
-is. "Equal" is by the same measure; it "runs" if the network still does. It gets 20 seconds for each,
+is. "Equal" is by the same measure; it "runs" if the network still does. It has 20 seconds for each
 on a machine with other work to do.
 
 *Written by tests/foreign.py.*
