@@ -3,6 +3,7 @@
 import statistics
 import sys
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -19,9 +20,10 @@ floating tensor it gives: at most 1e-6 of how much the output varies from image 
 and 1e-3 in float32 where a network does not run in float64 (marked f32). Where the report says so,
 it is compared in training as well.
 
-Torch-Pruning gets the same zeroed network, the share of zero channels of every layer, and is told
-to remove the smallest first. It is made to be followed by training, not to leave the output as it
-is. "Equal" is by the same measure; it "runs" if the network still does.
+Torch-Pruning {{pruning}}, on torch {{torch}}, gets the same zeroed network, the share of zero
+channels of every layer, and is told to remove the smallest first. It is made to be followed by
+training, not to leave the output as it is, and some of its failures may be those of an older
+release on a newer torch. "Equal" is by the same measure; it "runs" if the network still does.
 
 *Written by tests/foreign.py.*
 """
@@ -115,7 +117,7 @@ def write(rows, names):
     total = counted(list(rows.values()))
     columns = list(total)
     parts = [
-        HEAD.format(**total),
+        HEAD.format(**total, pruning=version("torch-pruning"), torch=version("torch")),
         "| package | " + " | ".join(columns) + " |",
         "|---|" + "---:|" * len(columns),
     ]
