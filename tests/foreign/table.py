@@ -52,7 +52,7 @@ def of_source(rows, source):
 def counted(rows):
     """What became of networks, and of those that Torch-Pruning got."""
     status = Counter(row["status"] for row in rows)
-    verdicts = Counter(row.get("rival", {}).get("verdict", "fails") for row in rows)
+    verdicts = Counter(row["rival"]["verdict"] for row in rows if "rival" in row)
     removed = [share(row) for row in rows if row["status"] == "exact"]
     return {
         "networks": len(rows),
@@ -61,6 +61,7 @@ def counted(rows):
         "wrong": status["wrong"],
         "failed": status["crash"] + status["too slow"],
         "removed": f"{statistics.median(removed):.1%}" if removed else "–",
+        "TP tried": verdicts.total(),
         "TP runs": verdicts["equal"] + verdicts["differs"],
         "TP equal": verdicts["equal"],
     }
@@ -92,7 +93,7 @@ def line(name, row):
         result += " (output hardly varies)" if row["silent"] else ""
     elif row["reason"]:
         result = f"**{result}**: {row['reason']}"
-    rival = row.get("rival", {"verdict": "fails", "reason": ""})
+    rival = row.get("rival", {"verdict": "not tried"})
     theirs = rival["verdict"]
     if theirs == "differs":
         theirs += f" by {rival['difference']:.0e}"
@@ -143,6 +144,6 @@ def write(rows, names):
     return (
         f"{total['networks']} networks of {len(packages)} packages: "
         f"{total['exact']} exact, {total['refused']} refused, {total['wrong']} wrong, "
-        f"{total['failed']} failed; Torch-Pruning runs on {total['TP runs']}, "
+        f"{total['failed']} failed; Torch-Pruning runs on {total['TP runs']} of {total['TP tried']}, "
         f"equal on {total['TP equal']}."
     )
