@@ -144,6 +144,7 @@ def write(rows, names):
     return (
         f"{total['networks']} networks of {len(packages)} packages: "
         f"{total['exact']} exact, {total['refused']} refused, {total['wrong']} wrong, "
-        f"{total['failed']} failed; Torch-Pruning runs on {total['TP runs']} of {total['TP tried']}, "
+        f"{total['failed']} failed; Torch-Pruning runs on {total['TP runs']} "
+        f"of {total['TP tried']}, "
         f"equal on {total['TP equal']}."
     )
