@@ -76,7 +76,7 @@ def zeroed(network, dtype):
 
 def prepare(network):
     """The zeroed network in the best dtype it runs in."""
-    for dtype in LIMITS:
+    for dtype in list(LIMITS)[network.single :]:
         try:
             return zeroed(network, dtype), dtype
         except (RuntimeError, TypeError, ValueError, AssertionError) as problem:

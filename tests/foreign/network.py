@@ -16,6 +16,7 @@ class Network:
     build: Callable[[], nn.Module]
     inputs: Callable[[int, int], tuple[Any, ...]]  # of a batch size and an image size
     sizes: tuple[int, int] = (64, 96)  # that prune_ sees, and another
+    single: bool = False  # in float32 only: float64 would take minutes
 
 
 def images(channels=3, *, dims=2):

@@ -3,6 +3,7 @@
 import statistics
 import sys
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -51,7 +52,7 @@ def of_source(rows, source):
 def counted(rows):
     """What became of networks, and of those that Torch-Pruning got."""
     status = Counter(row["status"] for row in rows)
-    verdicts = Counter(row.get("rival", {}).get("verdict", "fails") for row in rows)
+    verdicts = Counter(row["rival"]["verdict"] for row in rows if "rival" in row)
     removed = [share(row) for row in rows if row["status"] == "exact"]
     return {
         "networks": len(rows),
@@ -60,6 +61,7 @@ def counted(rows):
         "wrong": status["wrong"],
         "failed": status["crash"] + status["too slow"],
         "removed": f"{statistics.median(removed):.1%}" if removed else "–",
+        "TP tried": verdicts.total(),
         "TP runs": verdicts["equal"] + verdicts["differs"],
         "TP equal": verdicts["equal"],
         "TP too slow": sum("TooLong" in row.get("rival", {}).get("reason", "") for row in rows),
@@ -92,7 +94,7 @@ def line(name, row):
         result += " (output hardly varies)" if row["silent"] else ""
     elif row["reason"]:
         result = f"**{result}**: {row['reason']}"
-    rival = row.get("rival", {"verdict": "fails", "reason": ""})
+    rival = row.get("rival", {"verdict": "not tried"})
     theirs = rival["verdict"]
     if "TooLong" in rival["reason"]:
         theirs = rival["reason"].partition(": ")[2]
@@ -119,7 +121,7 @@ def write(rows, names):
     total = counted(list(rows.values()))
     columns = list(total)
     parts = [
-        HEAD.format(**total),
+        HEAD.format(**total, pruning=version("torch-pruning"), torch=version("torch")),
         "| package | " + " | ".join(columns) + " |",
         "|---|" + "---:|" * len(columns),
     ]
@@ -145,6 +147,7 @@ def write(rows, names):
     return (
         f"{total['networks']} networks of {len(packages)} packages: "
         f"{total['exact']} exact, {total['refused']} refused, {total['wrong']} wrong, "
-        f"{total['failed']} failed; Torch-Pruning runs on {total['TP runs']}, "
+        f"{total['failed']} failed; Torch-Pruning runs on {total['TP runs']} "
+        f"of {total['TP tried']}, "
         f"equal on {total['TP equal']}."
     )

@@ -169,11 +169,8 @@ def noisy(*, dims, conditions=0):
 def others():
     """Those of two dimensions, or three, only, and those that take more than an image."""
     return [
-        Network("HoVerNet", lambda: nets.HoVerNet(), images(), (256, 256)),
+        Network("HoVerNet", lambda: nets.HoVerNet(), images(), (256, 256), single=True),
         Network("Quicknat", lambda: nets.Quicknat(4, num_filters=16), images(1)),
-        Network(
-            "Quicknat-gated", lambda: nets.Quicknat(4, num_filters=16, se_block="CSSE"), images(1)
-        ),
         Network("DAF3D", lambda: nets.DAF3D(1, 2), images(1, dims=3), (32, 48)),
         Network(
             "Generator",
@@ -220,6 +217,7 @@ def others():
                 ),
                 images(1, dims=d),
                 (64, 96 if d == 2 else 64),
+                single=d == 3,
             )
             for d in (2, 3)
             for second in (False, True)

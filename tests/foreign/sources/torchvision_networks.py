@@ -33,7 +33,6 @@ GIANTS = (
     "densenet201",
 )
 FIXED = {"vit_b_16": 224, "vit_b_32": 224, "maxvit_t": 224, "inception_v3": 299}
-FRAMES = {"s3d": 16}
 
 
 def build(name):
@@ -57,14 +56,22 @@ def clip(frames):
     return lambda batch, size: (torch.randn(batch, 3, frames, size, size),)
 
 
-def build_mvit(**options):
+def build_mvit(*, second):
     """An MViT of three blocks: those with names are built for 16 frames of 224 pixels alone."""
     blocks = [
         mvit.MSBlockConfig(1, 24, 24, [3, 3, 3], [3, 3, 3], [1, 1, 1], [1, 4, 4]),
         mvit.MSBlockConfig(2, 24, 48, [3, 3, 3], [3, 3, 3], [1, 2, 2], [1, 2, 2]),
         mvit.MSBlockConfig(2, 48, 48, [3, 3, 3], [3, 3, 3], [1, 1, 1], [1, 2, 2]),
     ]
-    return mvit.MViT((64, 64), 4, blocks, **options)
+    return mvit.MViT(
+        (64, 64),
+        4,
+        blocks,
+        residual_pool=second,
+        residual_with_cls_embed=not second,
+        rel_pos_embed=second,
+        proj_after_attn=second,
+    )
 
 
 def pair(batch, size):
@@ -79,7 +86,9 @@ def photographs(batch, size):
 def network(name):
     kind = models.get_model_builder(name).__module__.split(".")[2]
     if kind == "video":
-        return Network(name, lambda: build(name), clip(FRAMES.get(name, 4)), (32, 64))
+        if name == "s3d":
+            return Network(name, lambda: build(name), clip(14), (224, 224), single=True)
+        return Network(name, lambda: build(name), clip(4), (32, 64))
     if kind == "optical_flow":
         return Network(name, lambda: build(name), pair, (128, 136))
     if kind == "detection":
@@ -90,14 +99,8 @@ def network(name):
 
 def networks():
     names = [name for name in models.list_models() if not any(part in name for part in GIANTS)]
-    second = {
-        "residual_pool": True,
-        "residual_with_cls_embed": False,
-        "rel_pos_embed": True,
-        "proj_after_attn": True,
-    }
     return [
         *map(network, names),
-        Network("mvit_v1-small", build_mvit, clip(4), (64, 64)),
-        Network("mvit_v2-small", lambda: build_mvit(**second), clip(4), (64, 64)),
+        Network("mvit_v1-small", lambda: build_mvit(second=False), clip(4), (64, 64)),
+        Network("mvit_v2-small", lambda: build_mvit(second=True), clip(4), (64, 64)),
     ]
