@@ -54,7 +54,7 @@ def settings(model):
             module.training,
             [len(getattr(module, kind)) for kind in hooks],
             [
-                (name, tensor.requires_grad, tensor.dtype, tensor.device, _last(tensor))
+                (name, tensor.requires_grad, tensor.dtype, tensor.device)
                 for name, tensor in (
                     *module.named_parameters(recurse=False),
                     *module.named_buffers(recurse=False),
@@ -71,10 +71,13 @@ def settings(model):
     ]
 
 
-def _last(tensor):
-    if tensor.dim() != 4 or min(tensor.shape[1:]) == 1:
-        return None  # both formats at once
-    return tensor.is_contiguous(memory_format=torch.channels_last)
+def formats(model):
+    """Whether kernels are channels last, where that can be told."""
+    return {
+        name: tensor.is_contiguous(memory_format=torch.channels_last)
+        for name, tensor in model.named_parameters()
+        if tensor.dim() == 4 and min(tensor.shape[1:]) > 1  # of one channel both are true
+    }
 
 
 def check_counts(model):
@@ -104,9 +107,10 @@ def test_pruned_equals_zeroed(spec, pruned_networks):
     shift_norms(model, (torch.randn(2, *shape).double(),))
     hook = model.register_forward_hook(lambda *_: None)
     zeroed = copy.deepcopy(model)
-    before = settings(model)
+    before, laid_out = settings(model), formats(model)
     report = xf.prune_(model, torch.randn(1, *shape).double())
     assert settings(model) == before
+    assert formats(model).items() <= laid_out.items()
     check_counts(model)
     hook.remove()
     removed = report.parameters_before - report.parameters_after
