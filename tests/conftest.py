@@ -10,6 +10,8 @@ from torch import nn
 import pruned_table
 from networks import SPECS
 
+collect_ignore = ["foreign", "foreign.py"]  # a program with packages of its own, not tests
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)  # the workers share the cores: more threads wait for each other
 

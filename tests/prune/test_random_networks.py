@@ -176,7 +176,7 @@ class Network(nn.Module):
         if kind == "summed":
             return x + 0.01 * x.sum(0, keepdim=True) + x.sum((2, 3), keepdim=True) * 0.001
         if kind == "view_write":
-            x = x.clone()
+            x = x.clone(memory_format=torch.contiguous_format)
             x.view(len(x), -1).add_(0.25)
             return x
         if kind == "part_write":

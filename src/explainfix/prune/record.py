@@ -243,6 +243,9 @@ class Recorder(TorchDispatchMode):
         )
         alike = rule_name(func) == "as_strided" and _looks_alike(*args)
         result = stilled(func, args, kwargs)
+        if alike:  # pooling in channels last does this; whether it does, depends on the layout
+            self.add(result, self.slot(args[0]))
+            return result
         writes, views = _effects(func)
         written: list[Tensor] = []
         for place, name in writes:
@@ -254,8 +257,6 @@ class Recorder(TorchDispatchMode):
         made += [tensor for tensor in written if not any(tensor is other for other in made)]
         if writes and rule_name(func) in _TURNS:  # another look at the same memory, not a write
             func, views, changed = functional(func), True, set()
-        if alike:
-            func, noted_args = torch.ops.aten.alias.default, noted_args[:1]
         parent = self.slot(args[0]) if views else None
         outputs, at = [], len(self.graph.nodes)
         for index, tensor in enumerate(made):

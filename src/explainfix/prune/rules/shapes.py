@@ -106,13 +106,14 @@ def _split_follows(state: State, node: Node, parts: list[Tensor]) -> bool:
         alike()
         counted((place, labels))
 
-    guesses: list[Callable[[], None]] = [alike]
     held = [state.attributes(node, size) for size in sizes]
-    guesses += [  # a list of just these sizes
+    guesses: list[Callable[[], None]] = [  # a list of just these sizes
         partial(counted, *(((name, place), part) for place, part in enumerate(parts)))
         for name, first in held[0]
         if first == 0 and all((name, place) in known for place, known in enumerate(held))
     ]
+    # Where the module keeps sizes and gives sizes, each part may lose channels of its own.
+    guesses.insert(len(guesses) if node.name == "split_with_sizes" else 0, alike)
     if not equal:  # a number for each part, those that are equal in the order given
         single = [
             [place for place in known if place[1] is None][sizes[:i].count(size) :]
