@@ -166,19 +166,17 @@ def as_found(model: nn.Module) -> Iterator[None]:
     Train and eval modes, `requires_grad`, gradients and buffers are put back, on errors as well.
     """
     modes = [(module, module.training) for module in model.modules()]
-    learnable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    parameters = [(each, each.requires_grad, each.grad) for each in model.parameters()]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
+    devices = {each.device for each, _, _ in parameters if each.device.type == "cuda"}
     try:
         with torch.random.fork_rng(devices=list(devices)):
             yield
     finally:
         for module, training in modes:
             module.training = training
-        for parameter, requires_grad in learnable:
+        for parameter, requires_grad, gradient in parameters:
             parameter.requires_grad_(requires_grad)
-        for parameter, gradient in gradients:
             parameter.grad = gradient
         with torch.no_grad():
             for buffer, value in buffers:

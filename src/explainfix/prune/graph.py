@@ -105,14 +105,17 @@ class Graph:
         return found
 
 
+_PLAIN = (int, float, bool, type(None))
+
+
 def replaced(tree: Any, kind: type, replace: Callable[[Any], Any]) -> Any:
     """The same arguments, with every leaf of a kind replaced: the part of a pytree used here."""
     if isinstance(tree, kind):
         return replace(tree)
-    if tree is None or type(tree) in (int, float, bool):  # most leaves
-        return tree
     if isinstance(tree, (list, tuple)):
-        return type(tree)([replaced(leaf, kind, replace) for leaf in tree])
+        other = () if kind in _PLAIN else _PLAIN  # most leaves are numbers
+        leaves = [x if type(x) in other else replaced(x, kind, replace) for x in tree]
+        return tuple(leaves) if type(tree) is tuple else type(tree)(leaves)
     if isinstance(tree, dict) and tree:
         return {key: replaced(leaf, kind, replace) for key, leaf in tree.items()}
     return tree
@@ -129,6 +132,7 @@ def rule_name(op: Any) -> str:
     return str(op.overloadpacket).removeprefix("aten.").removesuffix("_")
 
 
+@cache
 def functional(op: Any) -> Any:
     """The operation that does the same without writing in place."""
     packet, overload = getattr(torch.ops.aten, rule_name(op)), op._overloadname

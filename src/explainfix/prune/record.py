@@ -87,7 +87,9 @@ def same_seeds() -> Iterator[None]:
     np.random.seed(0)  # noqa: NPY002
     try:
         with torch.random.fork_rng():
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)
+            if torch.cuda.is_initialized():
+                torch.cuda.manual_seed_all(0)
             yield
     finally:
         random.setstate(own)
@@ -131,9 +133,8 @@ class Recorder(TorchDispatchMode):
             if isinstance(module, Convolution):
                 self.graph.kernels.add(weight_name(path))
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-            number = self.slot(tensor).number
+            number = self.slot(tensor, tensor).number
             self.graph.parameters[number] = name
-            self.graph.tensors[number] = tensor
             self.own.add(id(tensor))
         self.graph.literals.clear()
 
@@ -162,11 +163,11 @@ class Recorder(TorchDispatchMode):
             raise Failed(self.graph, problem) from problem
         self.finish(result, given)
 
-    def slot(self, tensor: Tensor) -> _Slot:
+    def slot(self, tensor: Tensor, kept: Tensor | None = None) -> _Slot:
         """What a tensor holds now; a value from nowhere if it was never seen."""
         known, slot = self.slots.get(id(tensor), (None, None))
         if slot is None or known is None or known() is not tensor:
-            slot = self.add(tensor, _Slot(self.fresh(tensor), _Memory()))
+            slot = self.add(tensor, _Slot(self.fresh(tensor, kept), _Memory()))
             self.graph.literals.add(slot.number)
         return slot
 
@@ -174,12 +175,14 @@ class Recorder(TorchDispatchMode):
         self.slots[id(tensor)] = weakref.ref(tensor), slot
         return slot
 
-    def fresh(self, tensor: Tensor) -> int:
+    def fresh(self, tensor: Tensor, kept: Tensor | None = None) -> int:
         """A new value, of this tensor's shape. Of vectors the numbers are kept as well."""
         new = len(self.graph.shapes)
         self.graph.shapes[new] = tuple(tensor.shape)
-        if tensor.dim() <= 1 and not tensor.is_meta:
-            self.graph.tensors[new] = tensor.detach().clone()
+        if kept is None and tensor.dim() <= 1 and not tensor.is_meta:
+            kept = tensor.detach().clone()
+        if kept is not None:
+            self.graph.tensors[new] = kept
         return new
 
     def read(self, slot: _Slot) -> int:

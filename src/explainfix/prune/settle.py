@@ -22,10 +22,10 @@ from .verify import (
     LIMITS,
     Variation,
     difference,
-    in_training,
     precision,
     rounding,
     surprise,
+    trained_outputs,
     variations,
 )
 
@@ -132,10 +132,12 @@ def settle(
                     cut, failure = problem.graph, str(problem)
             wrong = surprise(state, life, cut)
             if wrong is None:
-                settled = _compared(model, passes, decided, state, cut)
+                settled, trained_ours = _compared(model, passes, decided, state, cut)
         if wrong is None:
             settled = _accepted(model, passes, request, settled)
-            if settled.differs_in_training and not trained:  # it gives something else there
+            differs = _differs_in_training(model, passes, decided, trained_ours)
+            settled = replace(settled, differs_in_training=differs)
+            if differs and not trained:  # it gives something else there
                 return settle(model, call, request, trust, trained=True)
             return settled
         node, reason = wrong
@@ -150,11 +152,17 @@ def settle(
         trust.lose(passes.graph, node, state.guessed, state.untried)
 
 
-def _compared(model: nn.Module, passes: Passes, decided: Plan, state: State, cut: Graph) -> Settled:
-    """What the cut network gives, beside what the uncut one gave."""
+def _compared(
+    model: nn.Module, passes: Passes, decided: Plan, state: State, cut: Graph
+) -> tuple[Settled, list[list[Tensor] | None]]:
+    """What the cut network gives, beside what the uncut one gave; then what it gives in training.
+
+    That is `None` for a variation on which the cut network does not train.
+    """
     apart = [(passes.calls[0][0], difference(cut.results, passes.graph.results))]
     model.eval()
-    varies, verified, differs = math.nan, ["example"], False
+    varies, verified = math.nan, ["example"]
+    trained: list[list[Tensor] | None] = []
     for variation in passes.varied:
         try:
             ours = tensors_in(variation.call.run(model, chance=state.graph.draws))
@@ -163,24 +171,37 @@ def _compared(model: nn.Module, passes: Passes, decided: Plan, state: State, cut
             raise ValueError(f"no cut holds for other {variation.what}: {problem}") from problem
         verified.append(variation.what)
         varies = _spread_of(ours, variation)
-        # Constants that are dropped, or right in evaluation only, may move what training gives.
-        promised = not (decided.for_evaluation or decided.dropped)
-        limit = 10 * LIMITS[precision(passes.graph)] if promised else math.inf
-        differs |= _differs_in_training(model, variation, limit)
-    return Settled(decided, state, apart, tuple(verified), differs, varies, passes.unseen)
+        trained.append(trained_outputs(model, variation))
+    return Settled(decided, state, apart, tuple(verified), False, varies, passes.unseen), trained
 
 
-def _differs_in_training(model: nn.Module, variation: Variation, limit: float) -> bool:
-    """Whether training gives other shapes, or numbers that differ by more than a limit."""
-    if variation.in_training is None:
-        return False
-    try:
-        with in_training(model):
-            ours = tensors_in(variation.call.run(model))
-        apart = difference(ours, variation.in_training)
-    except Exception:  # it does not run any more, or gives other shapes
-        return True
-    return not apart <= limit
+def _differs_in_training(
+    model: nn.Module, passes: Passes, decided: Plan, trained: list[list[Tensor] | None]
+) -> bool:
+    """Whether training gives other shapes, or numbers that differ although none should."""
+    # Constants that are dropped, or right in evaluation only, may move what training gives.
+    promised = not (decided.for_evaluation or decided.dropped)
+    limit = 10 * LIMITS[precision(passes.graph)] if promised else math.inf
+    for variation, ours in zip(passes.varied, trained, strict=True):
+        if not variation.trains:
+            continue
+        if not promised and ours and _shapes(ours) == _shapes(variation.wanted):
+            continue  # as in evaluation: the pass of the uncut network would say no more
+        with attributes_as_found(model):
+            wanted = trained_outputs(model, variation)
+        if wanted is None:  # as without targets
+            continue
+        if (
+            ours is None
+            or _shapes(ours) != _shapes(wanted)
+            or not difference(ours, wanted) <= limit
+        ):
+            return True
+    return False
+
+
+def _shapes(tensors: list[Tensor]) -> list[torch.Size]:
+    return [tensor.shape for tensor in tensors]
 
 
 def _accepted(model: nn.Module, passes: Passes, request: Request, settled: Settled) -> Settled:

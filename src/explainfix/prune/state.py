@@ -177,7 +177,8 @@ class State:
 
     def settled(self, labels: Tensor, const: Tensor) -> Tensor:
         """The constants of a layer's outputs, zeros if ghosts are to go as in the paper."""
-        ghost = ~const.isnan() & (const != 0)
+        numbers = const.numpy()
+        ghost = torch.from_numpy((numbers != 0) & (numbers == numbers))  # NaN is not
         if not bool(ghost.any()):
             return const
         self.constants.append(labels[ghost & (labels >= 0)])

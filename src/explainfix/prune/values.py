@@ -133,7 +133,7 @@ class Mixing:
     def sum_over(self, const: Tensor) -> Tensor:
         """What inputs with these constants add to each output, away from the border."""
         filled = const != 0
-        if not bool(filled.any()):
+        if not filled.any():
             return torch.zeros(len(self.outputs), dtype=torch.float64)
         if self.groups == 1:
             sums = self.kernels[:, filled.to(self.kernels.device)].double().sum(2).cpu()

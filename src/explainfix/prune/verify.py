@@ -131,16 +131,16 @@ def _foreseen(value: Value | None, life: Life) -> tuple[int, ...] | None:
     """The shape of a value after the cut, if that can be said."""
     if value is None or value.parameter is not None:
         return None
-    labels = value.labels
-    kept = life.kept(labels)
-    if bool((labels == WILD).any()) or (labels.numel() == 1 and not kept.all()):
+    labels = value.labels.numpy()
+    kept = life.table[labels]
+    if (labels == WILD).any() or (labels.size == 1 and not kept.all()):
         return None
     if kept.all():
         return value.shape
-    long = [axis for axis in range(labels.dim()) if labels.shape[axis] > 1]
+    long = [axis for axis in range(labels.ndim) if labels.shape[axis] > 1]
     shape, product = list(value.shape), 1
     for axis in long:
-        others = tuple(other for other in range(labels.dim()) if other != axis)
+        others = tuple(other for other in range(labels.ndim) if other != axis)
         shape[axis] = int(kept.any(axis=others).sum())
         product *= shape[axis]
     return tuple(shape) if product == int(kept.sum()) else None
@@ -219,7 +219,7 @@ class Variation:
     what: str
     call: Call
     wanted: list[Tensor]
-    in_training: list[Tensor] | None  # `None` if it does not train, as without targets
+    trains: bool  # whether it is of use in training: BatchNorm asks for several numbers
 
 
 def variations(model: nn.Module, call: Call, *, chance: bool) -> list[Variation]:
@@ -247,12 +247,8 @@ def _running(
             wanted = tensors_in(varied.run(model, chance=chance))
         except Exception:  # a model may refuse another size in any way it likes
             continue
-        trained = None
-        if batch:
-            with suppress(Exception), in_training(model):
-                trained = tensors_in(varied.run(model))
         words = ["numbers", *(["batch"] if batch else []), *(["image size"] if image else [])]
-        found.append(Variation(", ".join(words), varied, wanted, trained))
+        found.append(Variation(", ".join(words), varied, wanted, batch))
     return found
 
 
@@ -269,17 +265,16 @@ def _varied(call: Call, *, batch: bool, image: bool) -> Call | None:
     generator = torch.Generator().manual_seed(2)
 
     def change(x: Tensor) -> Tensor:
+        several = batch and x.dim() and first.dim() and x.shape[0] == first.shape[0]
+        if image and any(x is other for other in images):
+            for axis in range(2, x.dim()):
+                places = torch.arange(_other_size(x.shape[axis])) % x.shape[axis]
+                x = x.index_select(axis, places.to(x.device))
         twin = x
         if x.is_floating_point() and x.numel() > 1:
             noise = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x)
             twin = x + noise * x.double().std().nan_to_num().to(x)
-        if batch and x.dim() and first.dim() and x.shape[0] == first.shape[0]:
-            twin = torch.cat([x, twin])
-        if image and any(x is other for other in images):
-            for axis in range(2, x.dim()):
-                places = torch.arange(_other_size(x.shape[axis])) % x.shape[axis]
-                twin = twin.index_select(axis, places.to(x.device))
-        return twin
+        return torch.cat([x, twin]) if several else twin
 
     return call.map(change)
 
@@ -295,6 +290,14 @@ def _other_size(size: int) -> int:
         part = (4 if size >= 192 else 2) * step
         return -(-size // part) * step
     return size + (step if step < size else step // 2)
+
+
+def trained_outputs(model: nn.Module, variation: Variation) -> list[Tensor] | None:
+    """What a variation gives in training; `None` if that does not run, as without targets."""
+    if variation.trains:
+        with suppress(Exception), in_training(model):
+            return tensors_in(variation.call.run(model))
+    return None
 
 
 @contextmanager

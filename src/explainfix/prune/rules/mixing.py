@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,13 +47,12 @@ def _finish(state: State, mixing: Mixing, bias: Ref | None, shape: tuple[int, ..
     """Note a mixing, its bias and what is constant of its outputs."""
     state.assign(bias, 0, mixing.outputs)
     state.mixings.append(mixing)
-    usable = mixing.const == 0
-    if mixing.exact:
-        usable |= ~mixing.const.isnan()
-    total = mixing.sum_over(torch.where(usable, mixing.const, 0.0))
+    const = mixing.const.numpy()
+    varies = np.isnan(const) if mixing.exact else const != 0
+    total = mixing.sum_over(torch.from_numpy(np.where(varies, 0.0, const)))
     shift = state.numbers(bias)
     total = total if shift is None else total + shift
-    total[torch.from_numpy(mixing.reads(~usable.numpy()))] = torch.nan  # these vary
+    total.numpy()[mixing.reads(varies)] = np.nan
     total = state.settled(mixing.outputs, total)
     state.put(mixing.node, channels(shape, 1, mixing.outputs, total))
 

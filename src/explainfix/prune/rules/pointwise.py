@@ -43,6 +43,8 @@ def pointwise(state: State, node: Node) -> None:
 def together(state: State, values: list[Value], shape: tuple[int, ...]) -> Tensor:
     """The labels of what is made of several values: elements that meet are tied."""
     rank = len(shape)
+    if len(values) == 1 and values[0].labels.dim() == rank:
+        return values[0].labels
     aligned = [
         (
             (1,) * (rank - len(v.shape)) + v.shape,
@@ -74,7 +76,7 @@ def _put(state: State, node: Node, labels: Tensor, const: Tensor) -> None:
 
 def _evaluated(state: State, node: Node, rank: int) -> Tensor:
     """The operation on the constants: NaN wherever one of them varies, whatever it makes of NaN."""
-    name = str(node.op.overloadpacket).removeprefix("aten.").removesuffix("_")
+    name = node.name
     consts = {ref: state.get(ref).const for ref in node.inputs}
     unknown = torch.full((1,) * rank, torch.nan, dtype=torch.float64)
     if name in UNKNOWN:
