@@ -15,10 +15,10 @@ from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 import explainfix as xf
-from explainfix.lab.data import open_dataset
-from explainfix.lab.loader import Share, training_steps
-from explainfix.lab.losses import binary_cross_entropy
-from explainfix.lab.memory import keep_large_blocks
+from explainfix.lab.data.dataset import open_dataset
+from explainfix.lab.data.loader import Share, training_steps
+from explainfix.lab.measure.allocator import keep_large_blocks
+from explainfix.lab.run.losses import binary_cross_entropy
 
 STEPS = 8
 OUT = Console(highlight=False)

@@ -25,10 +25,10 @@ from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
 import explainfix as xf
-from explainfix.kept import find_kept, kept_for_backward
-from explainfix.lab.memory import keep_kernels
-from explainfix.lab.race import Race, race, training_step
-from explainfix.lean import make_frugal_, make_ordinary
+from explainfix.backward.frozen import make_frugal_, make_ordinary
+from explainfix.backward.saved import find_kept, kept_for_backward
+from explainfix.lab.measure.allocator import keep_kernels
+from explainfix.lab.measure.timing import Race, race, training_step
 
 SHARES = {  # of the spatial kernels, zeroed before pruning: the paper's
     "resnet50": (0.9, 0.99),

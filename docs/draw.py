@@ -4,7 +4,7 @@
 
 WEIGHTS is a file with the trunk of a MobileNetV2 trained on ImageNet, its tensors in the order of
 torchvision's `mobilenet_v2().features`: its filters are shown, explained, and guide GuidedSteer.
-DATA is a file of grey images (see `explainfix.lab.arrays`) that its saliency is measured on.
+DATA is a file of grey images (see `explainfix.lab.data.arrays`) that its saliency is measured on.
 """
 
 import shutil
@@ -15,7 +15,7 @@ import torch
 from playwright.sync_api import sync_playwright
 
 import explainfix as xf
-from explainfix.lab.arrays import batches, read_arrays
+from explainfix.lab.data.arrays import batches, read_arrays
 from explainfix.report.sheets import plot_basis, plot_filters
 from explainfix.store import read_weights
 

@@ -15,12 +15,12 @@ import torch
 from rich.console import Console
 
 import explainfix as xf
-from explainfix.kept import kept_for_backward
-from explainfix.lab.config import RunConfig
-from explainfix.lab.data import open_dataset
-from explainfix.lab.evaluation import evaluate
-from explainfix.lab.loader import evaluation_batches
-from explainfix.lab.training import train
+from explainfix.backward.saved import kept_for_backward
+from explainfix.lab.data.dataset import open_dataset
+from explainfix.lab.data.loader import evaluation_batches
+from explainfix.lab.run.config import RunConfig
+from explainfix.lab.run.evaluation import evaluate
+from explainfix.lab.run.train import train
 
 DATA = {"count": 240, "size": 64}
 EPOCHS = 12

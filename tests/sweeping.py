@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from explainfix.lab.config import RunConfig
+from explainfix.lab.run.config import RunConfig
 
 # Networks that write down, beside their file, each start and each step in training.
 NETWORKS = """

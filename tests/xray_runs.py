@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from explainfix.lab.config import RunConfig
-from explainfix.lab.runs import Run
+from explainfix.lab.run.config import RunConfig
+from explainfix.lab.run.folder import Run
 
 
 def made_run(scores, *, parameters=1000):

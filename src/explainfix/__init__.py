@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 from . import filters as filters  # registers the methods
 from . import report as report  # registers how results are drawn
+from .explanation import Explanation, compare, explain, saliency
 from .fix import Recipe, check_fixed, fix_, list_filters, recipes, unfix_
 from .layers import spatial_layers
 from .prune import channel_prune_, fill_zero_, prune_, zero_
-from .steer import Explanation, compare, explain, saliency
 from .store import load, save
 from .zoo import create_model, list_models
 
 if TYPE_CHECKING:
-    from .lab.data import list_datasets as list_datasets
+    from .lab.data.dataset import list_datasets as list_datasets
     from .paper import list_experiments as list_experiments
 
 __version__ = "0.1.0"
@@ -45,7 +45,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What belongs to the lab is imported when it is first asked for."""
     if name == "list_datasets":
-        from .lab.data import list_datasets
+        from .lab.data.dataset import list_datasets
 
         return list_datasets
     if name == "list_experiments":

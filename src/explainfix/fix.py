@@ -13,6 +13,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
+from .backward.frozen import make_lean, make_ordinary
 from .filters.exact import Array, Draw
 from .filters.gain import kaiming_gain
 from .filters.guidedsteer import Guide
@@ -23,7 +24,6 @@ from .layers import (
     select_layers,
     spatial_layers,
 )
-from .lean import make_lean, make_ordinary
 from .registry import filters, unknown
 
 Scale = Literal["paper", "fan_in"]

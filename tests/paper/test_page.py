@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from explainfix.paper.experiment import Claim, Experiment, Outcome, Verdict
 from explainfix.paper.page import write_page
-from explainfix.paper.results import write_outcome
+from explainfix.paper.record import write_outcome
 
 LONG = "a_very_long_name_without_any_place_to_break_it_" * 4
 

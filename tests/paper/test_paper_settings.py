@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from explainfix.lab.config import RunConfig
-from explainfix.lab.training import train
+from explainfix.lab.run.config import RunConfig
+from explainfix.lab.run.train import train
 from explainfix.paper import list_experiments
-from explainfix.paper.reproduction import find_experiment
+from explainfix.paper.reproduce import find_experiment
 from explainfix.paper.setting import Setting, kind_of
 
 SETTINGS = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from explainfix.lab.config import RunConfig
-from explainfix.lab.training import train
+from explainfix.lab.run.config import RunConfig
+from explainfix.lab.run.train import train
 from explainfix.paper.setting import Setting, sort_data
 
 

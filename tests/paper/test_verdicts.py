@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from explainfix.lab.statistics import Interval
+from explainfix.lab.measure.statistics import Interval
 from explainfix.paper.verdicts import above, compare_paired, every, within
 
 

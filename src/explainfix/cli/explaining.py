@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ..explanation import Comparison, Explanation, compare, explain
 from ..report.write import write_page
-from ..steer import Comparison, Explanation, compare, explain
 from ..store import check_free, written
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json
 from .inputs import Data, measure_saliency, name_silent

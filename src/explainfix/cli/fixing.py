@@ -14,15 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
-from ..fix import (
-    Scale,
-    can_regenerate,
-    fix_,
-    list_filters,
-    method_options,
-    overflow_risk,
-    recipes,
-)
+from ..fix import Scale, can_regenerate, fix_, list_filters, method_options, overflow_risk, recipes
 from ..layers import spatial_layers
 from ..registry import datasets, filters
 from ..store import check_free, save
@@ -265,7 +257,7 @@ def _describe(method: str) -> dict[str, Any]:
 
 def _describe_datasets() -> dict[str, dict[str, Any]]:
     """The same of the datasets: an option's choices, or its default."""
-    from ..lab.data import dataset_options, list_datasets
+    from ..lab.data.dataset import dataset_options, list_datasets
 
     return {
         name: {

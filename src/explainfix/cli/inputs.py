@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from torch import Tensor, nn
 
-from ..lab.arrays import batches, read_arrays
-from ..steer import Saliency, saliency
+from ..explanation import Saliency, saliency
+from ..lab.data.arrays import batches, read_arrays
 from .app import option_pair, track_progress
 
 Batch = tuple[Tensor, Tensor | None]
@@ -57,8 +57,8 @@ def open_batches(data: Data) -> tuple[Iterator[Batch], int]:
         stream: Iterator[Batch] = batches(inputs, targets, data.batch_size)
         length = len(inputs)
     else:
-        from ..lab.data import open_dataset
-        from ..lab.loader import evaluation_batches
+        from ..lab.data.dataset import open_dataset
+        from ..lab.data.loader import evaluation_batches
 
         dataset = open_dataset(data.data, **dict(option_pair(o) for o in data.data_option or []))
         length = len(dataset.split(data.split))

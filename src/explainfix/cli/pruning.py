@@ -9,8 +9,8 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
+from ..explanation import explain
 from ..prune import channel_prune_
-from ..steer import explain
 from ..store import check_free, save
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json, show_status
 from .inputs import Data, measure_saliency, name_silent, open_batches

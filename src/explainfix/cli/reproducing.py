@@ -13,8 +13,8 @@ from rich.table import Table
 from .app import Json, app, print_json, track_progress
 
 if TYPE_CHECKING:
-    from ..lab.sweeps import SweepMoment
-    from ..paper.results import Record
+    from ..lab.sweep.sweep import SweepMoment
+    from ..paper.record import Record
     from ..paper.setting import Setting
 
 WORDS = {"agrees": "green", "disagrees": "red", "undecided": "yellow"}
@@ -84,8 +84,8 @@ def reproduce_(
     list_
         Show all experiments, what they cost, and what is done.
     """
-    from ..lab.sweeps import Workers
-    from ..paper.reproduction import outcome_folder, reproduce
+    from ..lab.sweep.sweep import Workers
+    from ..paper.reproduce import outcome_folder, reproduce
     from ..paper.setting import Setting, sort_data
 
     given = sort_data(data or ())
@@ -158,7 +158,7 @@ def _list(setting: "Setting", *, as_json: bool) -> None:
 
 def _describe(name: str, setting: "Setting") -> dict[str, Any]:
     """What `--list` says of an experiment: the last is what exists of it, by scale."""
-    from ..paper.reproduction import count_runs, find_experiment, what_exists
+    from ..paper.reproduce import count_runs, find_experiment, what_exists
 
     experiment = find_experiment(name)
     done = {}

@@ -15,9 +15,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from torch import nn
 
-from ..lab.config import RunConfig, make_config, read_config
-from ..lab.data import Dataset, open_dataset
-from ..lab.metrics import MAIN_SCORE, Scores
+from ..lab.data.dataset import Dataset, open_dataset
+from ..lab.run.config import RunConfig, make_config, read_config
+from ..lab.run.metrics import MAIN_SCORE, Scores
 from ..store import check_free
 from .app import (
     OUTPUT,
@@ -32,7 +32,7 @@ from .app import (
 )
 
 if TYPE_CHECKING:
-    from ..lab.runs import Moment
+    from ..lab.run.folder import Moment
 
     Flags = RunConfig
 else:
@@ -81,7 +81,7 @@ def train_(
         Where the run's folder is; its name comes from its options.
     """
     chosen = make_config((read_config(config) if config else {}) | _typed(flags))
-    from ..lab.training import train  # Fabric takes seconds to import
+    from ..lab.run.train import train  # Fabric takes seconds to import
 
     display = Display()
     try:
@@ -166,8 +166,8 @@ def evaluate_(
     dataset = _open_data(model, source.data, source.data_option, skip_damaged=source.skip_damaged)
     images = dataset.split(split)
     network = _open_trained(model)
-    from ..lab.evaluation import evaluate
-    from ..lab.prediction import Predictions
+    from ..lab.run.evaluation import evaluate
+    from ..lab.run.prediction import Predictions
 
     kept = Predictions(dataset, images) if output is not None else None
 
@@ -226,7 +226,7 @@ def predict_(
         raise FileExistsError(f"{str(output)!r} exists already; choose another name, or --force")
     dataset = _open_data(model, data, data_option, skip_damaged=True)
     network = _open_trained(model)
-    from ..lab.prediction import predict_files
+    from ..lab.run.prediction import predict_files
 
     written = predict_files(network, dataset, track_progress(images, "Predicting"), output)
     Console(highlight=False, soft_wrap=True).print(
@@ -297,7 +297,7 @@ def _open_trained(model: str) -> nn.Module:
     import torch
 
     if Path(model).is_dir():
-        from ..lab.runs import open_run_model
+        from ..lab.run.folder import open_run_model
 
         network = open_run_model(Path(model))
     else:

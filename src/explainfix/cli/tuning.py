@@ -46,7 +46,7 @@ def tune_(
         fix_(network, fix)
     example = example_input(network, read_size(size))
     batch = example.expand(batch_size, *example.shape[1:]).clone()
-    from ..lab.tuning import tune
+    from ..lab.measure.tuning import tune
 
     with show_status("Trying"):
         found = tune(network, batch, seconds=seconds)

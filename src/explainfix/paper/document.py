@@ -14,10 +14,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ..lab.checkpoint import writing
-from ..lab.tally import duration
+from ..lab.run.checkpoint import writing
+from ..lab.sweep.progress import duration
 from . import list_experiments
-from .results import Record, read_outcome, show
+from .record import Record, read_outcome, show
 from .setting import Scale
 
 RESULTS, PICTURES = "results.md", "results"

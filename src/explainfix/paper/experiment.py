@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 from ..registry import experiments
@@ -13,8 +14,27 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from ..lab.runs import Run
+    from ..lab.run.folder import Run
 
+NAMES = (  # in the order of the paper
+    "steering",
+    "distribution",
+    "learning-rate",
+    "classification",
+    "capacity",
+    "savings",
+    "spectra",
+    "saliency-check",
+    "inference",
+    "training",
+    "pruned",
+    "zeroed-vs-pruned",
+    "winning-ticket",
+    "baselines",
+    "filters",
+    "activations",
+    "landscape",
+)
 Word = Literal["agrees", "disagrees", "undecided"]
 
 
@@ -64,3 +84,14 @@ def register(experiment: Experiment) -> Experiment:
     """Add an experiment under its name."""
     added: Experiment = experiments.register(experiment.name)(experiment)
     return added
+
+
+def list_experiments() -> list[str]:
+    """The names that `reproduce` takes, in the order of the paper.
+
+    >>> list_experiments()[0]
+    'steering'
+    """
+    for name in NAMES:
+        import_module(f"{__package__}.experiments.{name.replace('-', '_')}")  # registers it
+    return list(NAMES)

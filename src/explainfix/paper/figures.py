@@ -61,7 +61,7 @@ def tidy(axes: Axes) -> None:
 
 def plot_groups(groups: Mapping[str, Sequence[float]], *, ylabel: str) -> Figure:
     """Each method's runs as dots, and their mean with Student's t interval; scores of 0 to 1."""
-    from ..lab.statistics import mean_interval
+    from ..lab.measure.statistics import mean_interval
 
     figure = new_figure(1.0 + 0.85 * len(groups))
     axes = figure.subplots()

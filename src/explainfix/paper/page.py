@@ -6,10 +6,10 @@ import base64
 from collections import Counter
 from pathlib import Path
 
-from ..lab.checkpoint import writing
-from ..lab.tally import duration
+from ..lab.run.checkpoint import writing
+from ..lab.sweep.progress import duration
 from ..report.page import fill_template
-from .results import Record, show
+from .record import Record, show
 
 PAGE = "page.html"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lab.runs import Run
+from ..lab.run.folder import Run
 
 Array = NDArray[np.float64]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
-from ..lab.config import RunConfig
-from ..lab.data import Dataset, Task, open_dataset
-from ..lab.runs import Run
+from ..lab.data.dataset import Dataset, Task, open_dataset
+from ..lab.run.config import RunConfig
+from ..lab.run.folder import Run
 from ..registry import unknown
 
 if TYPE_CHECKING:
-    from ..lab.sweeps import SweepReport, Workers
+    from ..lab.sweep.sweep import SweepReport, Workers
 
 T = TypeVar("T")
 Scale = Literal["smoke", "cpu", "paper"]
@@ -117,7 +117,7 @@ class Setting:
         """The runs of these configs by the same labels, each done or read."""
         if self.dry:
             return {label: self._planned(config) for label, config in configs.items()}
-        from ..lab.sweeps import Workers, sweep
+        from ..lab.sweep.sweep import Workers, sweep
 
         return sweep(configs, runs=self.runs, workers=self.workers or Workers(), report=self.report)
 

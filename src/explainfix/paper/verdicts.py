@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..lab.statistics import Interval, Significance, mean_interval, paired_wilcoxon
+from ..lab.measure.statistics import Interval, Significance, mean_interval, paired_wilcoxon
 from .experiment import Word
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from ..lab.checkpoint import writing
-from ..lab.config import RunConfig
-from ..lab.runs import Run
+from ..lab.run.checkpoint import writing
+from ..lab.run.config import RunConfig
+from ..lab.run.folder import Run
 from ..zoo import create_model
 from .pretrained import FOLDER, TRUNKS, load_in_order
 from .scores import curve, runs_of

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from ..explanation.saliency import check_saliency
 from ..fix import recipes_follow
 from ..layers import require_writable_kernels, select_layers
-from ..steer.saliency import check_saliency
 
 
 def zero_(

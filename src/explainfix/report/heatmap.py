@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..explanation.advice import stage_of
+from ..explanation.explanation import Explanation
 from ..registry import views
-from ..steer.advice import stage_of
-from ..steer.explanation import Explanation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

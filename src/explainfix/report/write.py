@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..explanation.advice import stage_of
+from ..explanation.compare import Comparison
+from ..explanation.explanation import Explanation
+from ..explanation.spectrum import Spectrum
 from ..prune.outcome import PruneReport
 from ..registry import views
-from ..steer.advice import stage_of
-from ..steer.compare import Comparison
-from ..steer.explanation import Explanation
-from ..steer.spectrum import Spectrum
 from ..store import written
 from .condense import Condensed
 from .page import render_page

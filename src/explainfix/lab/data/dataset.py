@@ -1,0 +1,199 @@
+"""What a dataset is: named images with targets, in splits, and what training does to them.
+
+Everything random is drawn from a generator that is handed in, so an epoch can be repeated.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...registry import datasets, unknown
+
+Task = Literal["segmentation", "multilabel", "multiclass"]
+
+
+class Sample(NamedTuple):
+    """One image `(c, h, w)`, from 0 to 1 as it comes from disk, and what is known about it.
+
+    The target is a mask `(1, h, w)` of 0 and 1 for segmentation, `(tasks,)` of 0 and 1 for several
+    labels, a class number for one. NaN marks what is not to be counted.
+    """
+
+    image: Tensor
+    target: Tensor
+
+
+class Images(Protocol):
+    """The images of one split, decoded when asked for."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Sample: ...
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Images by name; `read` makes the one at an index.
+
+    `targets` `(n, tasks)` are those of all images where they are known without decoding any.
+    """
+
+    names: tuple[str, ...]
+    read: Callable[[int], Sample]
+    targets: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.read(range(len(self.names))[index])
+
+
+Augment = Callable[[Sample, np.random.Generator], Sample]
+Prepare = Callable[[Sample], Sample]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Splits by name ("train", "val", "test", …) and how their images reach a network."""
+
+    name: str
+    task: Task
+    classes: tuple[str, ...]
+    in_channels: int
+    splits: Mapping[str, Images]
+    augment: Augment  # for training: crops, flips, noise, and what `prepare` does
+    prepare: Prepare  # for evaluation
+    samples_per_epoch: int | None = None  # drawn with replacement; `None`: every image once
+    damaged: tuple[str, ...] = ()  # the files that `skip_damaged` left out
+
+    def split(self, name: str) -> Images:
+        """The images of a split, or an error that names the splits there are."""
+        if name not in self.splits:
+            known = ", ".join(map(repr, self.splits))
+            raise ValueError(f"{self.name!r} has no split {name!r}: choose from {known}")
+        return self.splits[name]
+
+
+def list_datasets() -> list[str]:
+    """The names that `open_dataset` takes, without the path that some of them need.
+
+    >>> list_datasets()
+    ['bbbc038v1', 'chexpert', 'folder', 'nih-cxr14', 'nuclei', 'xray-like']
+    """
+    _register()
+    return sorted(datasets)
+
+
+def open_dataset(spec: str, *, skip_damaged: bool = False, **options: Any) -> Dataset:
+    """The dataset of a name, or of a name and a path, as in `bbbc038v1:PATH`.
+
+    `options` are those of that dataset (`dataset_options`), such as `crop=128`; texts are read as
+    the option's type. Damaged files are an error that names them, or are left out.
+
+    >>> data = open_dataset("nuclei", count=20, size=64)
+    >>> len(data.split("train")), data.split("train")[0].image.shape
+    (20, torch.Size([3, 64, 64]))
+    """
+    _register()
+    name, _, path = spec.partition(":")
+    make = datasets.find(name)
+    known = dataset_options(name)
+    for option in options:
+        if option not in known:
+            takes = f"{name} takes {', '.join(known)}"
+            raise ValueError(f"{unknown('option', option, known)} ({takes})")
+    given = {option: _convert(option, value, known[option]) for option, value in options.items()}
+    if path.startswith("~"):  # which the shell leaves alone after a colon
+        path = str(Path(path).expanduser())
+    opened: Dataset = make(path, skip_damaged=skip_damaged, **given)
+    return opened
+
+
+class Option(NamedTuple):
+    """The type of a dataset's option, and its default."""
+
+    type: Any
+    default: Any
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The default, and after it the other values if they can be listed."""
+        others = (False, True) if self.type is bool else ()
+        if typing.get_origin(self.type) is Literal:
+            others = typing.get_args(self.type)
+        return (self.default, *(value for value in others if value != self.default))
+
+
+def dataset_options(name: str) -> dict[str, Option]:
+    """The options of a dataset.
+
+    >>> {option: how.choices for option, how in dataset_options("nuclei").items()}
+    {'seed': (0,), 'count': (400,), 'size': (128,)}
+    """
+    _register()
+    make = datasets.find(name)
+    hints = typing.get_type_hints(make)
+    return {
+        parameter.name: Option(hints[parameter.name], parameter.default)
+        for parameter in inspect.signature(make).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "skip_damaged"
+    }
+
+
+def _register() -> None:
+    from . import sources as _  # noqa: F401 (registers them; they import this module)
+
+
+def _convert(name: str, value: Any, option: Option) -> Any:
+    """An option's value in its type, or an error that says what was wanted."""
+    if typing.get_origin(option.type) is Literal:
+        if value not in typing.get_args(option.type):
+            raise unknown(name, value, typing.get_args(option.type))
+        return value
+    wanted: list[type] = [option.type]
+    if isinstance(option.type, types.UnionType):
+        wanted = list(typing.get_args(option.type))
+    text = value.lower() if isinstance(value, str) else value
+    if types.NoneType in wanted and (value is None or text == "none"):
+        return None
+    plain = next(kind for kind in wanted if kind is not types.NoneType)
+    if plain is bool and text in ("true", "false", True, False):
+        return text in ("true", True)
+    if plain in (int, float) and not isinstance(value, bool):
+        try:
+            if plain(value) == value or isinstance(value, str):
+                return plain(value)
+        except (TypeError, ValueError):
+            pass
+    articles = {bool: "true or false", int: "a whole number", float: "a number"}
+    or_none = " or none" if types.NoneType in wanted else ""
+    raise ValueError(f"{name} must be {articles[plain]}{or_none}, not {value!r}")
+
+
+def collate(samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
+    """A batch. Smaller images get noughts at the right and below, and masks get NaN there."""
+    height = max(sample.image.shape[-2] for sample in samples)
+    width = max(sample.image.shape[-1] for sample in samples)
+
+    def padded(tensor: Tensor, fill: float) -> Tensor:
+        missing = (0, width - tensor.shape[-1], 0, height - tensor.shape[-2])
+        return torch.nn.functional.pad(tensor, missing, value=fill) if any(missing) else tensor
+
+    images = torch.stack([padded(sample.image, 0.0) for sample in samples])
+    masks = samples[0].target.dim() == 3
+    targets = [padded(s.target, torch.nan) if masks else s.target for s in samples]
+    return images, torch.stack(targets)

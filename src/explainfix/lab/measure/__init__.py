@@ -1,0 +1,1 @@
+"""Measurements worth their name: times in turns, and statistics."""

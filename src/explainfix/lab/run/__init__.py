@@ -1,0 +1,1 @@
+"""One training run: its config, its folder, the loop, what it scores and predicts."""

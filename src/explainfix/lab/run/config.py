@@ -1,0 +1,280 @@
+"""All options of a training run, in one typed value that is written whole beside the results."""
+
+import dataclasses
+import hashlib
+import json
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ...fix import Scale
+from ...registry import filters, unknown
+from ..data.dataset import Task
+from .losses import TASK_LOSSES
+
+# The paper's rates: Adam at 0.008 for microscopy, at 0.0001 for x-rays.
+DEFAULT_LR: dict[Task, float] = {"segmentation": 0.008, "multilabel": 1e-4, "multiclass": 1e-4}
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What a run does.
+
+    Parameters
+    ----------
+    model
+        A model's name (explainfix list models), or a file that explainfix saved.
+    data
+        A dataset's name (explainfix list datasets), or NAME:PATH.
+    data_options
+        Options of the dataset.
+    skip_damaged
+        Go on without the files that cannot be read.
+    train_split
+        The split to train on.
+    evaluate_on
+        The splits to score; the first chooses the best weights.
+    evaluate_every
+        Epochs between two evaluations.
+    weights
+        'pretrained', or a safetensors or .pth file (default: random).
+    fix
+        The rule for the spatial filters (explainfix list filters); without it they are learned.
+    fix_seed
+        Same seed, same filters.
+    fix_scale
+        Norm of the kernels: the method's own, or Kaiming's for networks without BatchNorm.
+    fix_guide
+        What guides guidedsteer: a saved file, or the name of a pretrained model.
+    fix_layers
+        Only these layers: paths or patterns such as 'layer4.*'.
+    fix_options
+        Options of the rule.
+    zero
+        Share of the fixed kernels, least salient first, that are nought from the first step on.
+    prune
+        Cut what zero leaves dead before the first step, and fill what is still nought.
+    epochs
+        Passes over the data.
+    batch_size
+        Images a batch, in each process.
+    accumulate
+        Batches a step.
+    eval_batch_size
+        Images a batch in evaluation (default: 1 for masks, as smaller images are padded, else
+        the batch size).
+    optimizer
+        Which optimizer, with its defaults.
+    lr
+        Learning rate (default: the paper's, 0.008 for masks and 0.0001 for labels).
+    schedule
+        Constant, or one cycle up to the rate and down to nothing.
+    weight_decay
+        Weight decay.
+    clip
+        Largest norm of the gradient.
+    loss
+        Which loss (default: bce for masks, focal for several labels, cross_entropy for one).
+    seed
+        Seed of the weights, the order of the data and the augmentations.
+    accelerator
+        What to run on.
+    devices
+        Processes: one for each GPU, or several on the CPU.
+    precision
+        Precision of the arithmetic.
+    channels_last
+        Keep the channels of a pixel side by side in memory: often faster (explainfix tune).
+    frugal
+        Keep less for the backward pass and compute it again: the same numbers in less memory.
+    workers
+        Processes that load data, for each training process; 0 loads between steps.
+    checkpoint_seconds
+        A checkpoint is written after every epoch, and within one after this time.
+    tensorboard
+        Write TensorBoard events too.
+    """
+
+    model: str = "unetd"
+    data: str = "nuclei"
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+    skip_damaged: bool = False
+    train_split: str = "train"
+    evaluate_on: tuple[str, ...] = ("val",)
+    evaluate_every: int = 1
+    weights: str | None = None
+    fix: str | None = None
+    fix_seed: int = 0
+    fix_scale: Scale = "paper"
+    fix_guide: str | None = None
+    fix_layers: tuple[str, ...] = ()
+    fix_options: Mapping[str, Any] = field(default_factory=dict)
+    zero: float | None = None
+    prune: bool = False
+    epochs: int = 20
+    batch_size: int = 10
+    accumulate: int = 1
+    eval_batch_size: int | None = None
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: float | None = None
+    schedule: Literal["constant", "onecycle"] = "constant"
+    weight_decay: float = 0.0
+    clip: float | None = None
+    loss: Literal["bce", "focal", "cross_entropy"] | None = None
+    seed: int = 0
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    devices: int = 1
+    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
+    channels_last: bool = False
+    frugal: bool = False
+    workers: int = 0
+    checkpoint_seconds: float = 300.0
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        for name, kind in typing.get_type_hints(RunConfig).items():
+            object.__setattr__(self, name, _checked(name, getattr(self, name), kind))
+        for name in ("epochs", "batch_size", "accumulate", "devices", "evaluate_every"):
+            _at_least(self, name, 1)
+        for name in ("seed", "fix_seed", "workers", "weight_decay", "checkpoint_seconds"):
+            _at_least(self, name, 0)
+        _at_least(self, "eval_batch_size", 1)
+        for name in ("lr", "clip"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be above 0, not {value!r}")
+        if self.fix is not None:
+            filters.find(self.fix)
+        elif self.fix_guide is not None or self.fix_layers or self.fix_options:
+            raise ValueError("fix_guide, fix_layers and fix_options need fix, the rule to use")
+        if self.zero is None and self.prune:
+            raise ValueError("prune needs zero, the share of the kernels to begin with")
+        if self.zero is not None:
+            if not 0 < self.zero < 1:
+                raise ValueError(f"zero must be above 0 and below 1, not {self.zero!r}")
+            if self.fix is None and not self.model.endswith(".safetensors"):
+                raise ValueError("zero needs fix, or a saved model whose filters are fixed")
+        if not self.evaluate_on:
+            raise ValueError("evaluate_on must name a split to score")
+
+    def resolved(self, task: Task) -> "RunConfig":
+        """The same with every default that depends on the task filled in."""
+        one = 1 if task == "segmentation" else self.batch_size
+        fitting = TASK_LOSSES[task]
+        if self.loss is not None and self.loss not in fitting:
+            raise unknown(f"loss for {task}", self.loss, fitting)
+        changes: dict[str, Any] = {
+            "lr": self.lr or DEFAULT_LR[task],
+            "loss": self.loss or fitting[0],
+            "eval_batch_size": self.eval_batch_size or one,
+        }
+        return dataclasses.replace(self, **changes)
+
+    def digest(self) -> str:
+        """Eight digits that change with any option that may change the result, and with the
+        content of the files that `model`, `weights` and `fix_guide` name."""
+        harmless = ("workers", "checkpoint_seconds", "tensorboard", "frugal")
+        # Without defaults, a run keeps its name when options are added.
+        usual, fields = dataclasses.asdict(RunConfig()), dataclasses.asdict(self)
+        fields = {k: v for k, v in fields.items() if v != usual[k] and k not in harmless}
+        files = [_fingerprint(text) for text in (self.model, self.weights, self.fix_guide) if text]
+        text = json.dumps([fields, files], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+
+    def name(self) -> str:
+        """The run's folder: readable, and different for different runs."""
+        model = Path(self.model).stem if _file_of(self.model) else self.model
+        parts = (model, self.data.partition(":")[0], self.fix or "learned", self.digest())
+        return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts)
+
+    def to_toml(self) -> str:
+        """All options, those without a value as comments; `read_config` reads it."""
+        lines, tables = [], []
+        for name, value in dataclasses.asdict(self).items():
+            if isinstance(value, dict):
+                tables += [f"\n[{name}]", *(f"{k} = {_toml(v)}" for k, v in value.items())]
+            else:
+                lines.append(f"# {name} =" if value is None else f"{name} = {_toml(value)}")
+        return "\n".join([*lines, *tables]) + "\n"
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """The options in a TOML file, checked: names that exist, values of their types."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            given = tomllib.load(file)
+        make_config(given)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{str(path)!r} is no TOML file: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r}: {error}") from None
+    return given
+
+
+def make_config(options: Mapping[str, Any]) -> RunConfig:
+    """The config with these options, or an error that names the first wrong one."""
+    known = [entry.name for entry in dataclasses.fields(RunConfig)]
+    for name in options:
+        if name not in known:
+            raise unknown("option", name, known)
+    return RunConfig(**options)
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    """The value, as the type its field has; a `ValueError` if it is none."""
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, types.UnionType):
+        if value is None:
+            return None
+        kind = next(k for k in typing.get_args(kind) if k is not type(None))
+        origin = typing.get_origin(kind)
+    if origin is Literal:
+        if value not in typing.get_args(kind):
+            raise unknown(f"{name}", value, typing.get_args(kind))
+        return value
+    if origin is tuple:
+        if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        raise ValueError(f"{name} must be a list of names, not {value!r}")
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            return dict(value)
+        raise ValueError(f"{name} must be a table of options, not {value!r}")
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        words = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
+        raise ValueError(f"{name} must be {words[kind]}, not {value!r}")
+    return value
+
+
+def _at_least(config: RunConfig, name: str, least: int) -> None:
+    value = getattr(config, name)
+    if value is not None and not least <= value < float("inf"):
+        raise ValueError(f"{name} must be at least {least}, not {value!r}")
+
+
+def _toml(value: Any) -> str:
+    # JSON's strings, numbers, booleans and arrays are TOML's too.
+    if isinstance(value, str | bool | int | float | list | tuple):
+        return json.dumps(value)
+    raise ValueError(f"{value!r} cannot be written as TOML")
+
+
+def _file_of(text: str) -> Path | None:
+    """The file that a model, weights or guide names: FILE, FILE.py:FACTORY or NAME@FILE."""
+    for candidate in (text, re.sub(r"(\.py):\w+$", r"\1", text), text.partition("@")[2]):
+        if candidate and Path(candidate).is_file():
+            return Path(candidate)
+    return None
+
+
+def _fingerprint(text: str) -> str:
+    file = _file_of(text)
+    return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest() if file else ""

@@ -1,0 +1,112 @@
+"""Run a model over a split: what metrics need, and the predictions themselves."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...layers import as_found
+from ..data.dataset import Dataset, Task
+from ..data.loader import Share, evaluation_batches
+from .metrics import Outcomes, Scores, count_pixels, score
+
+Wrap = Callable[[Iterable[Any], int], Iterable[Any]]
+See = Callable[[list[int], Tensor, Tensor], None]  # indices, logits, targets
+
+
+def evaluate(
+    model: nn.Module,
+    dataset: Dataset,
+    split: str = "test",
+    *,
+    batch_size: int = 1,
+    resamples: int = 1000,
+    workers: int = 0,
+    see: See | None = None,
+    progress: Wrap | None = None,
+) -> Scores:
+    """The scores of `model` on a split, with 95% intervals; `see` gets every batch's logits.
+
+    The model is evaluated where it is, and comes back as it went in.
+    """
+    outcomes = collect_outcomes(
+        model, dataset, split, Share(batch_size), workers=workers, see=see, progress=progress
+    )
+    return score(outcomes, resamples=resamples)
+
+
+def collect_outcomes(
+    model: nn.Module,
+    dataset: Dataset,
+    split: str,
+    share: Share,
+    *,
+    workers: int = 0,
+    total: Callable[[Tensor], Tensor] | None = None,
+    see: See | None = None,
+    progress: Wrap | None = None,
+) -> Outcomes:
+    """What metrics need of every image of a split; each process does its share, `total` adds up."""
+    n, classes = len(dataset.split(split)), len(dataset.classes)
+    if n == 0:
+        raise ValueError(f"the split {split!r} of {dataset.name!r} is empty")
+    masks = dataset.task == "segmentation"
+    where = next(model.parameters())
+    values = torch.zeros(n, classes, 3, dtype=torch.long) if masks else torch.zeros(n, classes)
+    known = torch.zeros(n, classes) if dataset.task == "multilabel" else torch.zeros(n)
+    batches: Iterable[tuple[list[int], Tensor, Tensor]] = evaluation_batches(
+        dataset,
+        split,
+        batch_size=share.batch_size,
+        rank=share.rank,
+        world=share.world,
+        workers=workers,
+    )
+    if progress is not None:
+        batches = progress(batches, math.ceil(n / share.world / share.batch_size))
+    with as_found(model), torch.inference_mode():
+        model.eval()
+        for indices, images, targets in batches:
+            logits = compute_logits(model, images.to(where.device, where.dtype)).float().cpu()
+            check_shapes(logits, targets, dataset.task, classes)
+            if masks:
+                values[indices] = count_pixels(logits, targets)
+            else:
+                values[indices], known[indices] = logits, targets.float()
+            if see is not None:
+                see(indices, logits, targets)
+    if total is not None:
+        values, known = total(values), total(known)
+    if not values.isfinite().all():
+        raise ValueError(f"the model's outputs on {split!r} are not finite")
+    return Outcomes(dataset.task, dataset.classes, values, None if masks else known)
+
+
+def compute_logits(model: nn.Module, images: Tensor) -> Tensor:
+    """The model's logits; if it fails, an error that says on what."""
+    try:
+        return logits_of(model(images))
+    except RuntimeError as error:  # wrong channels, too small an image, no memory
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"the model fails on images {tuple(images.shape)}: {reason}") from error
+
+
+def logits_of(output: Any) -> Tensor:
+    """The logits in whatever a network returns: a tensor, {"out": …}, or a tuple with `.logits`."""
+    found = output.get("out") if isinstance(output, Mapping) else output
+    found = getattr(found, "logits", found)
+    if not isinstance(found, Tensor):
+        raise ValueError(f"the model returns {type(output).__name__}, not a tensor of logits")
+    return found
+
+
+def check_shapes(logits: Tensor, targets: Tensor, task: Task, classes: int) -> None:
+    """Raise unless the model's outputs are what the data's task needs."""
+    wanted = tuple(targets.shape) if task == "segmentation" else (len(targets), classes)
+    if tuple(logits.shape) != wanted:
+        raise ValueError(
+            f"the model gives outputs {tuple(logits.shape)}, {task} on this data needs {wanted}: "
+            "was it made for other data?"
+        )

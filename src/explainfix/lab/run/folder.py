@@ -1,0 +1,217 @@
+"""A run on disk: its folder, what is in it, and the model it started from or ended with."""
+
+import csv
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+import torch
+from torch import nn
+
+from ...fix import fix_, recipes
+from ...store import load
+from ...zoo import create_model
+from ..data.dataset import Dataset, open_dataset
+from .checkpoint import Progress, writing
+from .config import RunConfig, make_config, read_config
+from .pruned_start import zero_kernels_
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONFIG, METRICS, RESULT = "config.toml", "metrics.csv", "result.json"
+CHECKPOINT = "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its options, a row of numbers per epoch, and the folder it is in."""
+
+    folder: Path
+    config: RunConfig
+    history: Sequence[dict[str, float]]
+    result: dict[str, Any]
+
+    def table(self) -> "pd.DataFrame":
+        """A row per epoch."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.history)).set_index("epoch")
+
+    def model(self, which: Literal["best", "last"] = "best") -> nn.Module:
+        """The network with its best or its last weights."""
+        return open_run_model(self.folder, which)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a run reports after every step, and with its row of numbers after every epoch."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    row: dict[str, float] | None = None
+
+
+Report = Callable[[Moment], None]
+
+
+class BusyError(ValueError):
+    """Another process is at this run."""
+
+
+def open_data(config: RunConfig) -> Dataset:
+    """The dataset of a run, whose splits are there and not empty."""
+    dataset = open_dataset(config.data, skip_damaged=config.skip_damaged, **config.data_options)
+    for split in (config.train_split, *config.evaluate_on):
+        if len(dataset.split(split)) == 0:
+            raise ValueError(f"the split {split!r} of {dataset.name!r} is empty")
+    return dataset
+
+
+def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
+    """The network of a run before its first step, fixed, zeroed and pruned if it is to be."""
+    with torch.random.fork_rng([]):  # models are made on the CPU
+        torch.default_generator.manual_seed(config.seed)
+        if config.model.endswith(".safetensors"):
+            model = load(config.model)
+        else:
+            model = create_model(
+                config.model,
+                num_classes=len(dataset.classes),
+                in_channels=dataset.in_channels,
+                weights=config.weights,
+            )
+        if config.fix is not None:
+            fix_(
+                model,
+                config.fix,
+                seed=config.fix_seed,
+                scale=config.fix_scale,
+                guide=_open_guide(config.fix_guide) if config.fix_guide else None,
+                layers=config.fix_layers or None,
+                **config.fix_options,
+            )
+        if config.zero is not None:
+            zero_kernels_(model, config, dataset)
+    return model
+
+
+def start_run(folder: Path, config: RunConfig) -> None:
+    """Write the config of a run into its folder."""
+    with writing(folder / CONFIG) as file:
+        file.write_text(config.to_toml())
+
+
+def read_run(folder: Path) -> Run:
+    """A run that is finished."""
+    config = make_config(read_config(folder / CONFIG))
+    with (folder / METRICS).open(newline="") as file:
+        rows = [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+    return Run(folder, config, rows, json.loads((folder / RESULT).read_text()))
+
+
+def is_finished(folder: Path) -> bool:
+    return (folder / RESULT).is_file()
+
+
+def open_run_model(folder: Path, which: Literal["best", "last"] = "best") -> nn.Module:
+    """The network of a run, with its best or its last weights; a model of your own too."""
+    file = folder / f"{which}.safetensors"
+    if not file.is_file():
+        raise FileNotFoundError(f"{str(folder)!r} holds no {file.name}: was the run stopped early?")
+    config = make_config(read_config(folder / CONFIG))
+    own = ".py:" in config.model  # only the user's own config may choose which Python file to run
+    return load(file, build_model(config, open_data(config)) if own else None)
+
+
+def write_metrics(folder: Path, history: Sequence[dict[str, float]]) -> None:
+    """Write the rows of all epochs so far."""
+    columns = list(dict.fromkeys(name for row in history for name in row))
+    with writing(folder / METRICS) as path, path.open("w", newline="") as file:
+        table = csv.DictWriter(file, columns)
+        table.writeheader()
+        table.writerows(history)
+
+
+def write_result(
+    folder: Path, network: nn.Module, progress: Progress, left_out: Mapping[str, Sequence[str]]
+) -> None:
+    """Mark a run as finished, with what it says of itself."""
+    parameters = list(network.parameters())
+    result = {
+        "epochs": progress.epoch,
+        "best": progress.best,
+        "last": progress.history[-1],
+        "left_out": {split: names for split, names in left_out.items() if names},
+        "seconds": round(sum(row["seconds"] for row in progress.history), 3),
+        "parameters": sum(p.numel() for p in parameters),
+        "learned_parameters": sum(p.numel() for p in parameters if p.requires_grad),
+        "fixed_layers": len(recipes(network)),
+        "torch": torch.__version__,
+    }
+    with writing(folder / RESULT) as file:
+        file.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def open_events(folder: Path, epoch: int) -> Any:
+    """A writer of TensorBoard events that forgets what an interrupted run wrote after `epoch`."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ImportError(
+            "TensorBoard events need a package: pip install 'explainfix[tensorboard]'",
+            name="tensorboard",
+        ) from None
+    return SummaryWriter(str(folder / "events"), purge_step=epoch + 1)
+
+
+def write_events(events: Any, row: dict[str, float]) -> None:
+    """Write a row as TensorBoard events."""
+    for name, value in row.items():
+        if name != "epoch":
+            events.add_scalar(name.replace(" ", "/", 1), value, int(row["epoch"]))
+    events.flush()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make the folder and keep other processes out; the system undoes it when this one dies.
+
+    If all that comes of it is an error, and no checkpoint, a new folder is gone again.
+    """
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        _lock(file, folder)
+        try:
+            yield
+        except BaseException:
+            if new and not (folder / CHECKPOINT).exists():
+                shutil.rmtree(folder)
+            raise
+
+
+def _lock(file: TextIO, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BusyError(f"{str(folder)!r} is being run by another process") from None
+
+
+def _open_guide(guide: str) -> nn.Module:
+    """The model in a saved file, or of a name with pretrained weights or those of NAME@FILE."""
+    if guide.endswith(".safetensors") and "@" not in guide:
+        return load(guide)
+    name, _, file = guide.partition("@")
+    return create_model(name, weights=file or "pretrained")

@@ -1,0 +1,115 @@
+"""Losses: pixelwise binary cross entropy, the paper's focal loss, cross entropy. NaN is ignored."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ...registry import Registry
+from ..data.dataset import Images, Task
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+# Makers of losses, given the training images, whose labels some of them count.
+losses: Registry[Callable[[Images], Loss]] = Registry("loss", "")
+
+TASK_LOSSES: dict[Task, tuple[str, ...]] = {  # the paper's, which is the default, first
+    "segmentation": ("bce",),
+    "multilabel": ("focal", "bce"),
+    "multiclass": ("cross_entropy",),
+}
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The weights of the focal loss, each `(tasks,)`."""
+
+    task: Tensor  # w_task: between tasks
+    positive: Tensor  # a_pos and
+    negative: Tensor  # a_neg: between the two classes of a task
+
+
+def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean over all elements whose target is not NaN; nought if there is none.
+
+    >>> binary_cross_entropy(torch.tensor([0.0, 9.0]), torch.tensor([1.0, torch.nan]))
+    tensor(0.6931)
+    """
+    counted = ~targets.isnan()
+    each = F.binary_cross_entropy_with_logits(logits, targets.nan_to_num(), reduction="none")
+    return (each * counted).sum() / counted.sum().clamp(min=1)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean over the images `(n, classes)` whose class number is not NaN."""
+    counted = ~targets.isnan()
+    each = F.cross_entropy(logits, targets.nan_to_num().long(), reduction="none")
+    return (each * counted).sum() / counted.sum().clamp(min=1)
+
+
+def focal(logits: Tensor, targets: Tensor, balance: Balance, *, gamma: float = 1.0) -> Tensor:
+    """The paper's loss for several labels `(n, tasks)`: summed over tasks, mean over images.
+
+    L = -m w_task (a_pos (1-ŷ)^γ y log ŷ + a_neg ŷ^γ (1-y) log(1-ŷ)) with the rescaled sigmoid
+    ŷ = 0.99999 σ(ŷ') + 0.000005; m is 0 where the target is NaN.
+    """
+    known = ~targets.isnan()
+    y = targets.nan_to_num()
+    p = 0.99999 * logits.sigmoid() + 0.000005
+    positive = balance.positive * (1 - p) ** gamma * y * p.log()
+    negative = balance.negative * p**gamma * (1 - y) * (1 - p).log()
+    return -(known * balance.task * (positive + negative)).sum(dim=1).mean()
+
+
+def balance_labels(targets: Tensor) -> Balance:
+    """The weights that balance the labels `(n, tasks)` of a training set.
+
+    a_pos = 1/(1 + c_pos/c_neg), a_neg = 1/(1 + c_neg/c_pos), w_t = 1/(1 + c_t Σ_{i≠t} 1/c_i).
+    The paper does not say what becomes of a task without labels: it weighs nothing here.
+
+    >>> balance_labels(torch.tensor([[1.0, 0.0], [0.0, torch.nan], [0.0, 1.0], [0.0, 1.0]]))
+    Balance(task=tensor([0.4286, 0.5714]), positive=tensor([0.7500, 0.3333]),
+            negative=tensor([0.2500, 0.6667]))
+    """
+    positives, negatives = (targets == 1).sum(0).double(), (targets == 0).sum(0).double()
+    count = positives + negatives
+    rarity = torch.where(count > 0, 1 / count, 0.0)  # w_t is the share of 1/c_t in their sum
+    return Balance(
+        (rarity / rarity.sum().clamp(min=1e-30)).float(),
+        (negatives / count.clamp(min=1)).float(),
+        (positives / count.clamp(min=1)).float(),
+    )
+
+
+def labels_of(images: Images) -> Tensor:
+    """The targets of a split `(n, tasks)`, without decoding its images where they are kept."""
+    kept: Tensor | None = getattr(images, "targets", None)
+    if kept is not None:
+        return torch.as_tensor(kept)
+    return torch.stack([images[index].target for index in range(len(images))])
+
+
+def _on(device: torch.device, balance: Balance) -> Balance:
+    return Balance(*(w.to(device) for w in (balance.task, balance.positive, balance.negative)))
+
+
+@losses.register("bce")
+def _bce(images: Images) -> Loss:
+    return binary_cross_entropy
+
+
+@losses.register("cross_entropy")
+def _cross_entropy(images: Images) -> Loss:
+    return cross_entropy
+
+
+@losses.register("focal")
+def _focal(images: Images) -> Loss:
+    return partial(_balanced_focal, balance_labels(labels_of(images)))
+
+
+def _balanced_focal(balance: Balance, logits: Tensor, targets: Tensor) -> Tensor:
+    return focal(logits, targets, _on(logits.device, balance))

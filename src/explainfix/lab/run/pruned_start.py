@@ -1,0 +1,48 @@
+"""A network whose least salient kernels are nought, or gone, before the first step."""
+
+import copy
+from itertools import islice
+
+import torch
+from torch import nn
+
+from ...explanation.saliency import saliency
+from ...fix import recipes
+from ...prune import channel_prune_, zero_
+from ..data.dataset import Dataset
+from ..data.loader import Share, training_steps
+from .config import RunConfig
+
+_BATCHES = 8  # the first ones of the first epoch
+
+
+def zero_kernels_(model: nn.Module, config: RunConfig, dataset: Dataset) -> None:
+    """Zero the share `config.zero` of the kernels of fixed layers; with `config.prune` also cut
+    what that leaves dead and fill what is still nought.
+
+    The same in every process and whenever a run goes on: saliency is computed in double precision
+    on one thread, so that neither rounding nor the number of cores decides which kernels go.
+    """
+    assert config.zero is not None
+    fixed = recipes(model)
+    if not fixed:
+        raise ValueError(f"zero needs fixed filters: {config.model!r} has none, and fix is not set")
+    steps = training_steps(
+        dataset, config.train_split, Share(config.batch_size), seed=config.seed, epoch=0
+    )
+    batches = [batch for [batch] in islice(steps, _BATCHES)]
+    exact = copy.deepcopy(model).double()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        scores = saliency(exact, [(x.double(), y) for x, y in batches])
+        # Other kernels learn: they would not stay nought.
+        chosen = {path: scores[path] for path in fixed}
+        if config.prune:
+            with torch.no_grad():
+                example = batches[0][0][:1].to(next(model.parameters()).dtype)
+                channel_prune_(model, example, chosen, zero=config.zero, seed=config.fix_seed)
+        else:
+            zero_(model, chosen, config.zero)
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,245 @@
+"""Training: one loop on Lightning Fabric, from one CPU to several processes, that can be killed.
+
+A run is a folder. It holds config.toml (all options), metrics.csv (a row per epoch), the weights
+best.safetensors and last.safetensors, checkpoint.safetensors to go on from, and, once the run is
+finished, result.json.
+"""
+
+import os
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+from torch.multiprocessing.spawn import ProcessException
+
+from ...backward.frozen import make_frugal_
+from ...fix import check_fixed, recipes
+from ...store import save
+from ..data.dataset import Dataset
+from ..data.loader import Batch, Share, count_steps, step_seed, training_steps
+from ..measure.allocator import keep_kernels, keep_large_blocks
+from .checkpoint import (
+    Progress,
+    failures_named,
+    read_checkpoint,
+    remove_leftovers,
+    write_checkpoint,
+)
+from .config import RunConfig
+from .devices import learning_rate, make_optimizer, open_fabric, started_by_torchrun
+from .evaluation import check_shapes, collect_outcomes, compute_logits
+from .folder import (
+    CHECKPOINT,
+    Moment,
+    Report,
+    Run,
+    build_model,
+    is_finished,
+    locked,
+    open_data,
+    open_events,
+    read_run,
+    start_run,
+    write_events,
+    write_metrics,
+    write_result,
+)
+from .losses import Loss, losses
+from .metrics import MAIN_SCORE, score
+from .nonfinite import describe_fault
+
+
+def train(config: RunConfig, *, runs: str | Path = "runs", report: Report | None = None) -> Run:
+    """Do a run, or go on with it; a finished one is read. Its folder in `runs` has its name.
+
+    Killed at any moment, it goes on from its last checkpoint to the same weights, bit for bit on
+    the same machine's CPU. With several processes `report` is called in the first and must be
+    picklable.
+    """
+    elastic = started_by_torchrun()
+    if elastic:
+        config = replace(config, devices=int(os.environ["WORLD_SIZE"]))
+    fabric = open_fabric(config)
+    dataset = open_data(config)
+    config = config.resolved(dataset.task)
+    folder = Path(runs) / config.name()
+    if is_finished(folder):
+        return read_run(folder)
+    first = not elastic or os.environ["RANK"] == "0"
+    with locked(folder) if first else nullcontext():
+        if first:
+            remove_leftovers(folder)
+            start_run(folder, config)
+        alone = config.devices == 1 or elastic  # a spawned process opens the data itself
+        try:
+            fabric.launch(partial(_work, config, folder, dataset if alone else None, report))
+        except ProcessException as error:
+            line = str(error).strip().splitlines()[-1]  # of the other process's traceback
+            raise ValueError(line.partition(": ")[2] or line) from error
+    return read_run(folder)
+
+
+class _Work:
+    """The state of a run in one process."""
+
+    def __init__(self, fabric: Fabric, config: RunConfig, folder: Path, dataset: Dataset) -> None:
+        self.fabric, self.config, self.folder, self.dataset = fabric, config, folder, dataset
+        self.network = build_model(config, dataset)
+        if config.channels_last:
+            self.network.to(memory_format=torch.channels_last)
+        if config.frugal:
+            make_frugal_(self.network)
+        self.checkpoint = folder / CHECKPOINT
+        self.optimizer = make_optimizer(config, fabric.to_device(self.network))
+        self.progress = Progress()
+        self.left_out: dict[str, tuple[str, ...]] = {}  # labels that a split cannot score
+        if self.checkpoint.exists():
+            self.progress = read_checkpoint(self.checkpoint, self.network, self.optimizer)
+            fabric.strategy.precision.load_state_dict(self.progress.scaler)
+        self.model, self.stepper = fabric.setup(self.network, self.optimizer)
+        self.loss: Loss = losses.find(config.loss or "")(dataset.split(config.train_split))
+        self.steps = count_steps(dataset, config.train_split, self._share)
+
+    @property
+    def _share(self) -> Share:
+        config, fabric = self.config, self.fabric
+        return Share(config.batch_size, config.accumulate, fabric.global_rank, fabric.world_size)
+
+    def train_epoch(self, report: Report | None) -> float:
+        """Do what is left of an epoch; the mean loss of all of it."""
+        config, progress, fabric = self.config, self.progress, self.fabric
+        began = saved = time.monotonic()
+        self.network.train()
+        for batches in training_steps(
+            self.dataset,
+            config.train_split,
+            self._share,
+            seed=config.seed,
+            epoch=progress.epoch,
+            start=progress.step,
+            workers=config.workers,
+        ):
+            progress.loss += self.step(batches)
+            progress.step += 1
+            if report:
+                place = (progress.epoch, config.epochs, progress.step, self.steps)
+                report(Moment(*place, progress.loss / progress.step))
+            now = time.monotonic()
+            if fabric.broadcast(now - saved > config.checkpoint_seconds):
+                progress.seconds, began, saved = progress.seconds + now - began, now, now
+                self.save()
+        progress.seconds += time.monotonic() - began
+        return progress.loss / self.steps
+
+    def step(self, batches: list[Batch]) -> float:
+        """One step of the optimizer; the mean loss over its batches and all processes."""
+        config, fabric, progress = self.config, self.fabric, self.progress
+        done = progress.epoch * self.steps + progress.step
+        rate = learning_rate(config, done / max(self.steps * config.epochs - 1, 1))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        seed = step_seed(config.seed, progress.epoch, progress.step, fabric.global_rank)
+        torch.manual_seed(seed)  # inside the fork_rng of _work: for dropout and the like
+        self.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=fabric.device)
+        for number, (images, targets) in enumerate(fabric.to_device(batches), start=1):
+            if config.channels_last:
+                images = images.contiguous(memory_format=torch.channels_last)
+            with fabric.no_backward_sync(self.model, enabled=number < len(batches)):
+                logits = compute_logits(self.model, images)
+                check_shapes(logits, targets, self.dataset.task, len(self.dataset.classes))
+                loss = self.loss(logits, targets.to(logits.dtype)) / len(batches)
+                if not loss.isfinite():
+                    torch.manual_seed(seed)
+                    with fabric.autocast():
+                        cause = describe_fault(self.network, images)
+                    place = f"epoch {progress.epoch + 1}, step {progress.step + 1}"
+                    raise ValueError(f"the loss is {loss.item()} in {place}, because of {cause}")
+                fabric.backward(loss)
+            total += loss.detach()
+        if config.clip is not None:
+            fabric.clip_gradients(self.model, self.stepper, max_norm=config.clip)
+        self.stepper.step()
+        return _reduced(fabric, total, "mean").item()
+
+    def evaluate(self) -> dict[str, float]:
+        """The scores on each split, each process doing its share."""
+        config, fabric = self.config, self.fabric
+        for buffer in self.network.buffers() if fabric.world_size > 1 else ():
+            torch.distributed.broadcast(buffer, 0)  # BatchNorm counts as in the first process
+        row: dict[str, float] = {}
+        for split in config.evaluate_on:
+            with fabric.autocast():
+                outcomes = collect_outcomes(
+                    self.network,
+                    self.dataset,
+                    split,
+                    replace(self._share, batch_size=config.eval_batch_size or 1),
+                    workers=config.workers,
+                    total=partial(_reduced, fabric, how="sum"),
+                )
+            scores = score(outcomes)
+            row |= {f"{split} {one.name}": one.value for one in scores.scores}
+            self.left_out[split] = scores.left_out
+        return row
+
+    def save(self) -> None:
+        """Write a checkpoint, in the first process."""
+        if self.fabric.is_global_zero:
+            self.progress.scaler = self.fabric.strategy.precision.state_dict()
+            write_checkpoint(self.checkpoint, self.network, self.optimizer, self.progress)
+
+    def save_model(self, name: str) -> None:
+        with failures_named(self.folder / name):
+            save(self.network, self.folder / name, overwrite=True)
+
+
+def _reduced(fabric: Fabric, value: Tensor, how: str) -> Tensor:
+    """The sum or mean over all processes, where the value was."""
+    reduced = fabric.all_reduce(value.to(fabric.device), reduce_op=how)
+    return cast(Tensor, reduced).to(value.device)
+
+
+def _work(
+    config: RunConfig, folder: Path, dataset: Dataset | None, report: Report | None, fabric: Fabric
+) -> None:
+    """What each process does."""
+    keep_large_blocks()
+    keep_kernels()
+    with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
+        work = _Work(fabric, config, folder, dataset or open_data(config))
+        progress, first = work.progress, fabric.is_global_zero
+        report = report if first else None
+        events = open_events(folder, progress.epoch) if first and config.tensorboard else None
+        while progress.epoch < config.epochs:
+            epoch = progress.epoch + 1
+            row: dict[str, float] = {"epoch": epoch, "loss": work.train_epoch(report)}
+            row["seconds"] = round(progress.seconds, 3)
+            if epoch % config.evaluate_every == 0 or epoch == config.epochs:
+                row |= work.evaluate()
+            progress.history.append(row)
+            progress.epoch, progress.step, progress.loss, progress.seconds = epoch, 0, 0.0, 0.0
+            chosen_by = row.get(f"{config.evaluate_on[0]} {MAIN_SCORE[work.dataset.task]}")
+            better = chosen_by is not None and (progress.best is None or chosen_by > progress.best)
+            progress.best = chosen_by if better else progress.best
+            if first and better:  # before the checkpoint, which says that it is there
+                work.save_model("best.safetensors")
+            if first:
+                write_metrics(folder, progress.history)
+            work.save()
+            if report:
+                report(Moment(epoch - 1, config.epochs, work.steps, work.steps, row["loss"], row))
+            if events:
+                write_events(events, row)
+        if recipes(work.network):
+            check_fixed(work.network)
+        if first:
+            work.save_model("last.safetensors")
+            write_result(folder, work.network, progress, work.left_out)
+        fabric.barrier()  # the others read the result too

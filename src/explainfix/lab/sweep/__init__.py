@@ -1,0 +1,1 @@
+"""Many runs, each done once: here, in processes, or on a cluster."""

@@ -1,0 +1,101 @@
+"""One run of a sweep. How it ended is in its folder: result.json, failed.txt, or neither."""
+
+import csv
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from ..run.checkpoint import writing
+from ..run.config import RunConfig
+from ..run.folder import CONFIG, METRICS, BusyError, Report, is_finished, start_run
+
+FAILED = "failed.txt"
+PATIENCE = 5.0  # seconds
+RESTARTS = 2  # of a run whose process or machine died
+Ending = Literal["done", "failed", "busy"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run to be done: what it is called, its options, and its folder's name in `runs`."""
+
+    label: str
+    config: RunConfig
+    runs: Path
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        return self.runs / self.name
+
+
+def attempt(
+    trial: Trial,
+    *,
+    threads: int | None,
+    patience: float | None = None,
+    report: Report | None = None,
+) -> Ending:
+    """Do the run or go on with it, and leave failed.txt behind if it fails.
+
+    A run that another process is at is tried again for `patience` seconds: that process may be one
+    that was killed just now.
+    """
+    from ..run.train import train  # Fabric takes seconds to import
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    until = time.monotonic() + (PATIENCE if patience is None else patience)
+    while True:
+        try:
+            train(trial.config, runs=trial.runs, report=report)
+        except BusyError:
+            if time.monotonic() > until:
+                return "busy"
+            time.sleep(0.2)
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            note_failure(trial, reason, traceback.format_exc())
+            return "failed"
+        else:
+            (trial.folder / FAILED).unlink(missing_ok=True)
+            return "done"
+
+
+def note_failure(trial: Trial, reason: str, details: str = "") -> None:
+    """Write failed.txt: the reason in one line, and below it what helps to find the cause."""
+    trial.folder.mkdir(parents=True, exist_ok=True)
+    if not (trial.folder / CONFIG).exists():  # a run that never began leaves no folder
+        start_run(trial.folder, trial.config)
+    with writing(trial.folder / FAILED) as file:
+        file.write_text(f"{reason}\n\n{details}".rstrip() + "\n")
+
+
+def failure_of(trial: Trial) -> str | None:
+    """Why the run failed when it was last tried, if it did."""
+    file = trial.folder / FAILED
+    if is_finished(trial.folder) or not file.is_file():
+        return None
+    return file.read_text().partition("\n")[0]
+
+
+def rows_of(trial: Trial) -> list[dict[str, str]]:
+    """The rows of the epochs that are done, of a run that may be going on elsewhere."""
+    try:
+        with (trial.folder / METRICS).open(newline="") as file:
+            return list(csv.DictReader(file))
+    except FileNotFoundError:
+        return []
+
+
+def start_stamp(trial: Trial) -> tuple[int, int] | None:
+    """What changes whenever the run is started: its config is written anew."""
+    try:
+        known = (trial.folder / CONFIG).stat()
+    except FileNotFoundError:
+        return None
+    return known.st_ino, known.st_mtime_ns

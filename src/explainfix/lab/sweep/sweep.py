@@ -1,0 +1,84 @@
+"""Sweeps: many runs, each done once, wherever there are processors for them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..data.dataset import Task, open_dataset
+from ..run.config import RunConfig
+from ..run.devices import started_by_torchrun
+from ..run.folder import Run, is_finished, read_run
+from .job import FAILED, Trial, failure_of
+from .progress import SweepMoment as SweepMoment
+from .progress import SweepReport as SweepReport
+from .progress import Tally
+from .workers import Engine as Engine
+from .workers import Workers as Workers
+
+
+class SweepError(ValueError):
+    """Some runs of a sweep failed; `failed` has the reason of each, by label."""
+
+    def __init__(self, failed: Mapping[str, str], total: int, message: str) -> None:
+        super().__init__(message)
+        self.failed, self.total = dict(failed), total
+
+
+def sweep(
+    configs: Mapping[str, RunConfig],
+    *,
+    runs: str | Path,
+    workers: Workers = Workers(),  # noqa: B008 (frozen)
+    report: SweepReport | None = None,
+) -> dict[str, Run]:
+    """Do the runs that are not done yet and give all of them, by label.
+
+    Two labels with the same options are one run. A finished run is read. One that was stopped, with
+    the sweep or alone, goes on from its last checkpoint. One that failed is not tried again without
+    `workers.retry`; after all others are done a `SweepError` names those that failed.
+    """
+    if started_by_torchrun():
+        raise ValueError("a sweep starts its processes itself: start it without torchrun")
+    trials = _plan(configs, Path(runs))
+    different: dict[str, Trial] = {}
+    for trial in trials.values():
+        different.setdefault(trial.name, trial)
+    tally = Tally(different.values(), report)
+    waiting = []
+    for trial in different.values():
+        reason = failure_of(trial)
+        if is_finished(trial.folder):
+            (trial.folder / FAILED).unlink(missing_ok=True)
+            tally.done.add(trial.name)
+        elif reason is not None and not workers.retry:
+            tally.failed[trial.name] = reason
+        else:
+            waiting.append(trial)
+    if waiting:
+        workers.do(waiting, tally)
+    if tally.failed:
+        raise _failure(trials, tally)
+    return {label: read_run(trial.folder) for label, trial in trials.items()}
+
+
+def _plan(configs: Mapping[str, RunConfig], runs: Path) -> dict[str, Trial]:
+    """The folder of each run, which depends on the task of its data."""
+    tasks: dict[str, Task] = {}
+    trials = {}
+    for label, config in configs.items():
+        data = repr((config.data, config.data_options, config.skip_damaged))
+        if data not in tasks:
+            opened = open_dataset(
+                config.data, skip_damaged=config.skip_damaged, **config.data_options
+            )
+            tasks[data] = opened.task
+        trials[label] = Trial(label, config, runs, config.resolved(tasks[data]).name())
+    return trials
+
+
+def _failure(trials: Mapping[str, Trial], tally: Tally) -> SweepError:
+    failed = {k: tally.failed[t.name] for k, t in trials.items() if t.name in tally.failed}
+    lines = [f"{len(tally.failed)} of {len(tally.trials)} runs failed:"]
+    for label, reason in failed.items():
+        lines.append(f"  {label}: {reason} ({trials[label].folder})")
+    lines.append(f"{FAILED} in each folder has more; try them again with retry=True (--retry)")
+    return SweepError(failed, len(tally.trials), "\n".join(lines))

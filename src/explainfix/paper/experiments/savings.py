@@ -1,0 +1,292 @@
+"""savings: how much sooner an epoch is over with fixed and pruned filters, and why."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ...explanation.saliency import saliency
+from ...fix import fix_
+from ...lab.data.dataset import collate
+from ...lab.measure.statistics import Interval, mean_interval
+from ...lab.measure.timing import race_training
+from ...lab.run.folder import Run
+from ...layers import spatial_layers
+from ...prune import channel_prune_
+from ...zoo import create_model
+from ..experiment import Claim, Experiment, Outcome, Verdict, register
+from ..figures import new_figure, tidy
+from ..scores import curve, runs_of
+from ..setting import Setting
+from ..verdicts import above, every
+from ..xrays import NETWORKS, Network, rate, starts, train_methods
+from ..xrays import notes as shared_notes
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+ZEROED = {"resnet": 0.99, "densenet": 0.90}  # before pruning; EfficientNet is fixed only
+PAPER = {  # Table 3: spatial parameters in millions, their share, time saved
+    "resnet": (11.3, 48, 0.17),
+    "densenet": (2.1, 31, 0.09),
+    "efficientnet": (0.2, 5, 0.03),
+}
+ROUNDS = 30
+Times = dict[str, list[float]]  # by what was done to a network: seconds, round by round
+
+CLAIMS = (
+    Claim(
+        "parameters",
+        "Spatial filters are half, a third and a twentieth of the three networks' parameters.",
+        "11.3e6 (48%), 2.1e6 (31%), 0.2e6 (5%)",
+        "Agrees if our counts, for one grey channel and five findings, round to all six of these "
+        "numbers; disagrees otherwise.",
+    ),
+    Claim(
+        "faster",
+        "A fixed network (pruned too, but for EfficientNet) always trains faster than a learned.",
+        "always faster",
+        "The share of a learned step's time that is saved, round by round. Agrees if its 95% t "
+        "interval lies above 0 for all networks, disagrees if it lies below 0 for one, else "
+        "undecided.",
+    ),
+    Claim(
+        "saved",
+        "The time saved is 17% for ResNet50, 9% for DenseNet121 and 3% for EfficientNet-b0.",
+        "17%, 9%, 3%",
+        "Agrees if that interval lies above the paper's number for all networks (as much or more "
+        "is saved), disagrees if it lies below it for one, else undecided.",
+    ),
+)
+
+
+def train(setting: Setting) -> dict[str, Run]:
+    """At paper scale whole epochs are timed; else steps, when judging."""
+    if setting.scale != "paper":
+        return {}
+    shared: dict[str, Any] = {"epochs": 20, "evaluate_every": 20}
+    begins = starts(setting, "pretrained")
+    runs = train_methods(setting, begins, ["learned", "unchanged"], [0], **shared)
+    for start in begins:
+        if start.family in ZEROED:
+            pruned = {"zero": ZEROED[start.family], "prune": True, "lr": 2 * rate(setting)}
+            found = train_methods(setting, [start], ["unchanged"], [0], **shared, **pruned)
+            runs[f"{start.label('pruned')} 0"] = found[f"{start.label('unchanged')} 0"]
+    return runs
+
+
+def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
+    """Count parameters, and compare times."""
+    counts = {f: count_parameters(network) for f, network in NETWORKS["paper"].items()}
+    times = time_epochs(setting, runs) if runs else time_networks(setting)
+    saved = {family: share_saved(found, ours(found)) for family, found in times.items()}
+    titles = {family: network.title for family, network in timed(setting).items()}
+    return Outcome(
+        verdicts=verdicts(counts, saved, titles),
+        tables={
+            "Parameters, and those in spatial filters": parameter_table(counts),
+            "Seconds, and the share saved against learned": time_table(times, titles),
+        },
+        figures={
+            "Time against that of a learned network: rounds (dots) and their median": plot(
+                times, titles
+            )
+        },
+        notes=notes(setting, runs),
+    )
+
+
+def timed(setting: Setting) -> Mapping[str, Network]:
+    """The networks whose times are measured; at cpu scale too they are the paper's."""
+    return NETWORKS["smoke" if setting.scale == "smoke" else "paper"]
+
+
+def count_parameters(network: Network) -> tuple[int, int]:
+    """All parameters for one grey channel and five findings, and those of spatial kernels."""
+    model = create_model(network.model, num_classes=5, in_channels=1)
+    spatial = sum(layer.weight.numel() for layer in spatial_layers(model).values())
+    return sum(parameter.numel() for parameter in model.parameters()), spatial
+
+
+def ours(times: Mapping[str, list[float]]) -> str:
+    """What the paper calls ExplainFix: fixed and pruned, or fixed where nothing is pruned."""
+    return "fixed, pruned" if "fixed, pruned" in times else "fixed"
+
+
+def time_epochs(setting: Setting, runs: Mapping[str, Run]) -> dict[str, Times]:
+    """Seconds of each epoch of the runs."""
+    names = {"learned": "learned", "unchanged": "fixed", "pruned": "fixed, pruned"}
+    found: dict[str, Times] = {}
+    for start in starts(setting, "pretrained"):
+        mine = {name: runs_of(runs, start.label(what)) for what, name in names.items()}
+        found[start.family] = {
+            name: curve(run[0], "seconds")[1].tolist() for name, run in mine.items() if run
+        }
+    return found
+
+
+def time_networks(setting: Setting) -> dict[str, Times]:
+    """Seconds of training steps on real x-rays; the networks of a family take turns."""
+    chosen = timed(setting)
+    rounds = setting.pick(smoke=3, cpu=ROUNDS, paper=0)
+    batches = x_ray_batches(setting)
+    found = {}
+    for family in setting.tracked(list(chosen), "Timing"):
+        networks = contestants(chosen[family], ZEROED.get(family), batches)
+        found[family] = race_training(networks, batches[0][0], rounds=rounds, narrow=0).times
+    return found
+
+
+def x_ray_batches(setting: Setting) -> list[tuple[Tensor, Tensor]]:
+    """Three batches of four training images, as large as the data has them."""
+    data = setting.open_data("xrays")
+    images = data.split("train")
+    samples = [data.prepare(images[i]) for i in range(12)]
+    return [collate(samples[i : i + 4]) for i in range(0, 12, 4)]
+
+
+def contestants(
+    network: Network, zeroed: float | None, batches: list[tuple[Tensor, Tensor]]
+) -> dict[str, nn.Module]:
+    """A network learned, fixed, and fixed and pruned."""
+    with torch.random.fork_rng([]):
+        torch.default_generator.manual_seed(0)
+        learned = create_model(network.model, num_classes=batches[0][1].shape[1], in_channels=1)
+    fixed = copy.deepcopy(learned)
+    fix_(fixed, "unchanged")
+    found = {"learned": learned, "fixed": fixed}
+    if zeroed is not None:
+        pruned = copy.deepcopy(fixed)
+        known = [(x, y.nan_to_num()) for x, y in batches]
+        channel_prune_(pruned, batches[0][0][:1], saliency(pruned, known), zero=zeroed)
+        found["fixed, pruned"] = pruned
+    return found
+
+
+def share_saved(times: Mapping[str, list[float]], name: str) -> Interval:
+    """The share of learned time that is saved, round by round."""
+    return mean_interval(1 - np.array(times[name]) / np.array(times["learned"]))
+
+
+def verdicts(
+    counts: Mapping[str, tuple[int, int]],
+    saved: Mapping[str, Interval],
+    titles: Mapping[str, str],
+) -> dict[str, Verdict]:
+    """The three claims, by their rules."""
+    rounded = {f: (round(s / 1e6, 1), round(100 * s / all_)) for f, (all_, s) in counts.items()}
+    same = all(rounded[family] == PAPER[family][:2] for family in PAPER)
+    amounts = [above(found, PAPER[family][2]) for family, found in saved.items()]
+    said = ", ".join(f"{titles[family]} {found.mean:.0%}" for family, found in saved.items())
+    return {
+        "parameters": Verdict(
+            "agrees" if same else "disagrees",
+            ", ".join(f"{millions}e6 ({share}%)" for millions, share in rounded.values()),
+        ),
+        "faster": Verdict(every([above(found) for found in saved.values()]), said),
+        "saved": Verdict(every(amounts), said),
+    }
+
+
+def parameter_table(counts: Mapping[str, tuple[int, int]]) -> pd.DataFrame:
+    """A row per network."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [
+            {
+                "network": NETWORKS["paper"][family].title,
+                "parameters": total,
+                "spatial": spatial,
+                "share": f"{spatial / total:.0%}",
+                "paper": f"{PAPER[family][0]}e6 ({PAPER[family][1]}%)",
+            }
+            for family, (total, spatial) in counts.items()
+        ]
+    )
+
+
+def time_table(times: Mapping[str, Times], titles: Mapping[str, str]) -> pd.DataFrame:
+    """A row per network and what was done to it."""
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    for family, found in times.items():
+        for name, seconds in found.items():
+            row: dict[str, Any] = {
+                "network": titles[family],
+                "filters": name,
+                "seconds": statistics.median(seconds),
+            }
+            if name != "learned":
+                saved = share_saved(found, name)
+                row["saved"] = f"{saved.mean:.1%}"
+                row["95% t interval"] = f"{saved.low:.1%} to {saved.high:.1%}"
+            if name == ours(found):
+                row["paper"] = f"{PAPER[family][2]:.0%}"
+            rows.append(row)
+    return pd.DataFrame(rows).astype(object).where(lambda table: table.notna(), None)
+
+
+def plot(times: Mapping[str, Times], titles: Mapping[str, str]) -> Figure:
+    """Ratios to learned."""
+    figure = new_figure(6.0, 3.0)
+    axes = figure.subplots()
+    names, place = [], 0
+    for family, found in times.items():
+        for name, seconds in found.items():
+            if name == "learned":
+                continue
+            ratios = np.array(seconds) / np.array(found["learned"])
+            axes.plot([place] * len(ratios), ratios, "o", color="#3b6fc4", alpha=0.3, markersize=4)
+            axes.plot([place - 0.2, place + 0.2], [np.median(ratios)] * 2, color="#3b6fc4")
+            names.append(f"{titles[family]}\n{name}")
+            place += 1
+    axes.axhline(1.0, color="#7c8594", linewidth=1, linestyle="--")
+    axes.set_xticks(range(place), names)
+    axes.set_ylabel("time / learned")
+    axes.set_ylim(bottom=0)
+    tidy(axes)
+    return figure
+
+
+def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
+    """What differs from the paper."""
+    if runs:
+        return [
+            *shared_notes(setting, runs),
+            "Seconds of whole epochs on this machine; the paper's are of an RTX 2080 Ti.",
+        ]
+    said = [
+        "Single steps of training with batches of four, learned, fixed and pruned taking turns in "
+        "one process on this machine's CPU, instead of 20 epochs each on an RTX 2080 Ti. Times "
+        "mean little if the machine is busy.",
+        "The networks have random weights, and so other kernels are pruned than in the paper.",
+    ]
+    if setting.scale == "smoke":
+        said.append("Tiny networks are timed; parameters are those of the paper's networks.")
+    else:
+        size = x_ray_batches(setting)[0][0].shape[-1]
+        said.append(f"X-rays of {size} pixels, the paper's are crops of 320.")
+    return said
+
+
+register(
+    Experiment(
+        name="savings",
+        title="What fixed and pruned filters save",
+        reference="Table 3, Fig. 11, Sec. 4.2",
+        needs=("xrays",),
+        claims=CLAIMS,
+        cost={"smoke": "5 s", "cpu": "about 1 min on 2 cores", "paper": "about 14 GPU-hours"},
+        train=train,
+        judge=judge,
+    )
+)

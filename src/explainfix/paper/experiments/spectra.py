@@ -1,0 +1,327 @@
+"""spectra: what ExplainSteer shows of networks and initialisations, with and without saliency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...explanation import Explanation
+from ...explanation.advice import stage_of
+from ...lab.measure.statistics import mean_interval
+from ...lab.run.folder import Run
+from ...report.heatmap import main_shapes, plot_frequencies
+from .. import xrays
+from ..experiment import Claim, Experiment, Outcome, Verdict, Word, register
+from ..figures import LABELS
+from ..pretrained import find_pretrained, missing_note
+from ..setting import Setting
+from ..verdicts import above, every
+from . import steering
+from .filters import ENOUGH, MOVED, ONE_BASIS, mean_frequency, spectral_distance
+from .spectra_cases import UNETD, Case, train, trained_cases, untrained_cases
+from .spectra_figures import heatmap, plot_methods
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+METHODS = steering.METHODS
+LONG = 3  # layers that make a stage
+UNEVEN = 0.05  # the share of a DCT2 layer's energy that may be off an even spread
+
+CLAIMS = (
+    Claim(
+        "low",
+        "Spatial kernels prioritise low frequencies.",
+        "lowest > highest in e(0)",
+        "In e(0) of the 3x3 kernels of learned networks, weighted by saliency: the share of the "
+        "lowest frequency less that of the highest. Agrees if it is above 0 for every network "
+        "(with several seeds: the 95% t interval), disagrees if below for one, else undecided.",
+    ),
+    Claim(
+        "early",
+        "Early layers matter more than later ones.",
+        "darker from left to right",
+        "The share of the saliency-weighted energy e(2) in the first half of the spatial layers of "
+        "learned networks, less a half; agrees, disagrees and undecided as above.",
+    ),
+    Claim(
+        "stages",
+        "The later spatial layers of most stages are less useful.",
+        "bright to dark, repeating",
+        f"Of all stages with at least {LONG} spatial layers in learned networks, those whose later "
+        "half has less weighted energy a layer than the earlier half: agrees if more than half, "
+        "disagrees if fewer, undecided if half or if there is none.",
+    ),
+    Claim(
+        "flat",
+        "Without saliency, DCT2 is flat.",
+        "a flat heatmap",
+        f"The share of a layer's e(2) that is off an even spread, mean over layers with at least "
+        f"{ENOUGH} kernels. Agrees if below {UNEVEN:.0%} in every network, else disagrees.",
+    ),
+    Claim(
+        "steered",
+        "Without saliency, GHaar and Psine prioritise lower frequencies.",
+        "low first",
+        "The mean total frequency weighted by e(2) over all kernels of a shape, less that of an "
+        "even spread. Agrees if below 0 for both methods, every network and every shape of more "
+        "than one layer; disagrees if above for all of one method; else undecided.",
+    ),
+    Claim(
+        "guided",
+        "Without saliency, GuidedSteer looks like its guide.",
+        "exactly like its guide",
+        f"Over layers with at least {ENOUGH} kernels, the share of e(2) that lies elsewhere than "
+        f"the guide's: agrees if the largest is below {MOVED:.0%}, disagrees if the median is "
+        "above, else undecided.",
+    ),
+    Claim(
+        "fixed",
+        "Fixed filters are the same after training.",
+        "unchanged by training",
+        "Agrees if the kernels of every fixed layer of every trained network have the digest they "
+        "were fixed with; disagrees otherwise.",
+    ),
+)
+
+
+def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
+    """Explain every network."""
+    cases = [*trained_cases(setting, runs), *untrained_cases(setting)]
+    learned = [case for case in cases if case.method == "learned" and case.weighted]
+    first = [case for case in learned if case.seed == 0]
+    figures = {
+        f"{case.network}, learned: energy e(2) of every layer, weighted by saliency": heatmap(
+            case.weighted
+        )
+        for case in first
+        if case.weighted
+    }
+    for network in dict.fromkeys(case.network for case in cases):
+        shown = [case for case in cases if case.network == network and case.seed == 0]
+        if len(shown) > 1:
+            caption = (
+                f"{network}: e(2) without saliency (left) and with it (right), bright is more; "
+                "layers from left to right, basis filters from low to high frequency"
+            )
+            figures[caption] = plot_methods({c.method: (c.plain, c.weighted) for c in shown})
+    figures["Per-model spectra e(0) of 3x3 kernels, weighted by saliency"] = plot_frequencies(
+        [case.weighted for case in first if case.weighted and (3, 3) in case.weighted.totals]
+    )
+    return Outcome(
+        verdicts=verdicts(cases),
+        tables={"Learned networks, weighted by saliency": table(learned)},
+        figures=figures,
+        notes=notes(setting),
+    )
+
+
+def verdicts(cases: Sequence[Case]) -> dict[str, Verdict]:
+    """The seven claims, by their rules."""
+    weighted: dict[str, list[Explanation]] = {}
+    for case in cases:
+        if case.method == "learned" and case.weighted:
+            weighted.setdefault(case.network, []).append(case.weighted)
+    return {
+        "low": _above_for_all({n: [low_lead(w) for w in all_] for n, all_ in weighted.items()}),
+        "early": _above_for_all({n: [early_lead(w) for w in all_] for n, all_ in weighted.items()}),
+        "stages": judge_stages([all_[0] for all_ in weighted.values()]),
+        "flat": judge_flat(cases),
+        "steered": judge_steered(cases),
+        "guided": judge_guided(cases),
+        "fixed": judge_fixed(cases),
+    }
+
+
+def low_lead(why: Explanation) -> float | None:
+    """The share of the lowest frequency in e(0) of 3x3 kernels less that of the highest."""
+    total = why.totals.get((3, 3))
+    if total is None or total.e0 is None:
+        return None
+    return float((total.e0[0] - total.e0[-1]) / total.e0.sum())
+
+
+def early_lead(why: Explanation) -> float:
+    """The share of energy in the first half of the layers, less a half; a middle one is halved."""
+    sums = np.array([float(spectrum.ed.sum()) for spectrum in why.values()])
+    half = len(sums) // 2
+    first = sums[:half].sum() + (sums[half] / 2 if len(sums) % 2 else 0.0)
+    return float(first / sums.sum() - 0.5)
+
+
+def _above_for_all(leads: Mapping[str, Sequence[float | None]]) -> Verdict:
+    words: list[Word] = []
+    said = []
+    for network, values in leads.items():
+        known = [value for value in values if value is not None]
+        if not known:
+            continue
+        mean = float(np.mean(known))
+        if len(known) > 1:
+            words.append(above(mean_interval(known)))
+        else:
+            words.append("agrees" if mean > 0 else "disagrees")
+        said.append(f"{network} {mean:+.2f}")
+    return Verdict(every(words), ", ".join(said))
+
+
+def judge_stages(explanations: Sequence[Explanation]) -> Verdict:
+    """Stages whose later half has less energy a layer."""
+    falling = long = 0
+    for why in explanations:
+        stages: dict[str, list[float]] = {}
+        for path, stage in stage_of(list(why)).items():
+            stages.setdefault(stage, []).append(float(why[path].ed.sum()))
+        for sums in stages.values():
+            if len(sums) >= LONG:
+                half = len(sums) // 2
+                long += 1
+                falling += np.mean(sums[-half:]) < np.mean(sums[:half])
+    if 2 * falling == long:
+        word: Word = "undecided"
+    else:
+        word = "agrees" if 2 * falling > long else "disagrees"
+    return Verdict(word, f"{falling} of {long} stages")
+
+
+def judge_flat(cases: Sequence[Case]) -> Verdict:
+    """How far DCT2 is from even, a mean over the layers of each network."""
+    off: dict[str, float] = {}
+    for case in cases:
+        if case.method == "dct2":
+            layers = [
+                spectral_distance(case.plain[path].ed, case.plain[path].ed * 0 + 1)
+                for path in _large(case.plain)
+            ]
+            off[case.network] = max(float(np.mean(layers)), off.get(case.network, 0.0))
+    word: Word = "agrees" if max(off.values()) < UNEVEN else "disagrees"
+    return Verdict(word, ", ".join(f"{name} {value:.1%} off" for name, value in off.items()))
+
+
+def judge_steered(cases: Sequence[Case]) -> Verdict:
+    """The mean frequency of GHaar and Psine against an even spread's."""
+    found: dict[str, list[float]] = {"ghaar": [], "psine": []}
+    for case in cases:
+        if case.method in found:
+            for shape in main_shapes(case.plain):
+                ed = np.asarray(case.plain.totals[shape].ed)
+                even = (shape[0] - 1) * len(shape) / 2
+                found[case.method].append(float(mean_frequency(ed / ed.sum(), shape[0])) - even)
+    everything = [value for values in found.values() for value in values]
+    if all(value < 0 for value in everything):
+        word: Word = "agrees"
+    else:
+        above_all = any(min(values) > 0 for values in found.values())
+        word = "disagrees" if above_all else "undecided"
+    said = [
+        f"{LABELS[method]} {min(values):+.2f} to {max(values):+.2f}"
+        for method, values in found.items()
+    ]
+    return Verdict(word, ", ".join(said))
+
+
+def judge_guided(cases: Sequence[Case]) -> Verdict:
+    """GuidedSteer against its guide: U-NetD's is the learned run, others have ImageNet's own."""
+    guides = {
+        (case.network, case.seed): case.plain
+        for case in cases
+        if case.method == ("learned" if case.network == UNETD else "unchanged")
+    }
+    moved = [
+        spectral_distance(guides[case.network, case.seed][path].ed, case.plain[path].ed)
+        for case in cases
+        if case.method == "guidedsteer"
+        for path in _large(case.plain)
+    ]
+    largest, median = max(moved), float(np.median(moved))
+    word: Word = "agrees" if largest < MOVED else "undecided" if median < MOVED else "disagrees"
+    return Verdict(word, f"{median:.1%} elsewhere, at most {largest:.1%}")
+
+
+def judge_fixed(cases: Sequence[Case]) -> Verdict:
+    """Whether any fixed layer changed."""
+    counts = [case.changed for case in cases if case.changed is not None]
+    return Verdict(
+        "disagrees" if any(counts) else "agrees",
+        f"{sum(counts)} layers changed in {len(counts)} networks",
+    )
+
+
+def _large(why: Explanation) -> list[str]:
+    """The layers with enough kernels, or all if there are none such."""
+    return [p for p, layer in why.layers.items() if layer.kernels >= ENOUGH] or list(why)
+
+
+def table(cases: Sequence[Case]) -> pd.DataFrame:
+    """A row per learned network, means over its seeds."""
+    import pandas as pd
+
+    rows = []
+    for network in dict.fromkeys(case.network for case in cases):
+        mine = [c.weighted for c in cases if c.network == network and c.weighted]
+        low = [share for why in mine if (share := low_lead(why)) is not None]
+        shares = [layer.low_share for why in mine for layer in why.layers.values()]
+        even = [sum(layer.low_chance) / 2 for why in mine for layer in why.layers.values()]
+        rows.append(
+            {
+                "network": network,
+                "networks": len(mine),
+                "spatial layers": len(mine[0]),
+                "e(0), lowest less highest": float(np.mean(low)) if low else None,
+                "energy in the first half": float(np.mean([early_lead(w) for w in mine])) + 0.5,
+                "low frequencies in a layer": f"{np.mean(shares):.0%}",
+                "if spread evenly": f"{np.mean(even):.0%}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def notes(setting: Setting) -> list[str]:
+    """What differs from the paper."""
+    said = [
+        "Weights are those best on validation; saliency is over the first test images.",
+        "U-NetD on microscopy is shown beside the networks on x-rays. Its spatial layers are "
+        "listed encoder first, decoder after.",
+        ONE_BASIS,
+    ]
+    if setting.scale == "smoke":
+        said.append("Drawn images and a training of seconds: the spectra are mostly chance.")
+        return said
+    said.append(
+        "Networks on ImageNet are as they were published, not fine-tuned: their saliency is that "
+        "of all outputs on x-rays."
+    )
+    said += missing_note(find_pretrained())
+    if setting.scale == "cpu":
+        titles = {family: network.title for family, network in xrays.networks(setting).items()}
+        networks = ", ".join(titles.values())
+        said.append(
+            f"On x-rays the runs of classification ({networks}), short and on small images; the "
+            "paper's are DenseNet121, ResNet50 and EfficientNet-b0 on CheXpert. What is "
+            f"fine-tuned from ImageNet here is {titles['efficientnet']}, in the paper DenseNet121."
+        )
+        said.append(
+            "Which networks are judged, and what GuidedSteer is compared with, was settled after "
+            "a look at finished runs; the rules were not changed."
+        )
+    return said
+
+
+register(
+    Experiment(
+        name="spectra",
+        title="Frequencies and layers that matter",
+        reference="Fig. 12, App. G",
+        needs=("microscopy", "xrays"),
+        claims=CLAIMS,
+        cost={
+            "smoke": "5 s after steering",
+            "cpu": "2 min after steering and classification",
+            "paper": "5 min after steering and classification",
+        },
+        train=train,
+        judge=judge,
+    )
+)

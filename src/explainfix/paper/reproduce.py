@@ -1,0 +1,97 @@
+"""Do an experiment: its runs, its verdicts, its page."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+import time
+from pathlib import Path
+
+from ..lab.measure.allocator import keep_kernels
+from ..lab.run.folder import Run, is_finished
+from ..registry import experiments
+from . import list_experiments
+from .experiment import Experiment
+from .page import write_page
+from .record import Record, read_outcome, write_outcome
+from .setting import Scale, Setting
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name, or an error with near misses."""
+    list_experiments()
+    found: Experiment = experiments.find(name)
+    return found
+
+
+def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
+    """Do what is left of an experiment's runs, judge them, and write the outcome and its page.
+
+    An outcome of another version is not written over, unless by `force`; runs never are.
+    """
+    experiment = find_experiment(name)
+    folder = outcome_folder(name, setting)
+    check_before(experiment, setting, force=force)
+    keep_kernels()  # before any convolution: times of several networks in turns need it
+    began = time.monotonic()
+    runs = experiment.train(setting)
+    outcome = experiment.judge(setting, runs)
+    trained = {run.folder: training_seconds(run) for run in runs.values()}
+    about = {
+        "scale": setting.scale,
+        "command": command_of(experiment, setting),
+        "seconds": round(time.monotonic() - began, 1),
+        "runs": sorted(path.name for path in trained),
+        "training_seconds": round(sum(trained.values()), 1),  # of all runs, whenever they were done
+    }
+    record = write_outcome(folder, experiment, outcome, about)
+    write_page(folder, record)
+    return record
+
+
+def training_seconds(run: Run) -> float:
+    """A run's epochs at their median pace, so that a pause does not count."""
+    return statistics.median(row["seconds"] for row in run.history) * len(run.history)
+
+
+def check_before(experiment: Experiment, setting: Setting, *, force: bool) -> None:
+    """Raise, before hours of work, if the data is not there or the outcome cannot be written."""
+    if setting.folder.exists() and not setting.folder.is_dir():
+        raise NotADirectoryError(f"{str(setting.folder)!r} is a file; give a folder (--folder)")
+    if not force:
+        read_outcome(outcome_folder(experiment.name, setting))
+    for kind in experiment.needs:
+        try:
+            setting.open_data(kind)
+        except ValueError as error:
+            raise ValueError(f"experiment {experiment.name!r}: {error}") from None
+
+
+def outcome_folder(name: str, setting: Setting) -> Path:
+    return setting.folder / f"{name}-{setting.scale}"
+
+
+def command_of(experiment: Experiment, setting: Setting) -> str:
+    """What to type for the same again."""
+    words = ["explainfix", "reproduce", experiment.name, "--scale", setting.scale]
+    for kind in experiment.needs:
+        if kind in setting.given:
+            words += ["--data", setting.given[kind]]
+    if setting.folder != Path("reproduced"):
+        words += ["--folder", str(setting.folder)]
+    return shlex.join(words)
+
+
+def count_runs(experiment: Experiment, setting: Setting) -> tuple[int, int]:
+    """How many of an experiment's runs are finished, and how many there are."""
+    dry = Setting(setting.scale, setting.given, setting.folder, dry=True)
+    folders = {run.folder for run in experiment.train(dry).values()}
+    return sum(map(is_finished, folders)), len(folders)
+
+
+def what_exists(experiment: Experiment, scale: Scale, folder: Path) -> Record | str | None:
+    """The outcome at a scale; why it cannot be read; or nothing."""
+    try:
+        return read_outcome(folder / f"{experiment.name}-{scale}")
+    except ValueError as error:
+        return str(error)

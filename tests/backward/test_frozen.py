@@ -1,0 +1,292 @@
+"""The lean frozen convolution computes what the ordinary one does, and keeps less."""
+
+import copy
+import gc
+import io
+import pickle
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+import explainfix as xf
+from explainfix.backward.frozen import is_lean, make_frugal_, make_lavish_, make_lean, make_ordinary
+from explainfix.backward.saved import _nodes, kept_for_backward
+from networks import SPECS, first, image_shape, without_chance
+
+KINDS = [
+    (lambda: nn.Conv2d(4, 6, 3, padding=1), (2, 4, 9, 9)),
+    (lambda: nn.Conv2d(4, 6, 3, padding="same"), (2, 4, 9, 9)),
+    (lambda: nn.Conv2d(4, 6, 3, padding="valid", dilation=2), (2, 4, 9, 9)),
+    (lambda: nn.Conv2d(4, 6, (3, 5), padding="same", dilation=(2, 3)), (2, 4, 19, 19)),
+    (lambda: nn.Conv2d(4, 6, 3, padding=1, padding_mode="circular"), (2, 4, 9, 9)),
+    (lambda: nn.Conv2d(8, 8, 3, groups=8, stride=2, bias=False), (2, 8, 9, 9)),
+    (lambda: nn.Conv2d(8, 6, 3, groups=2), (2, 8, 9, 9)),
+    (lambda: nn.Conv2d(4, 6, 3), (4, 9, 9)),
+    (lambda: nn.Conv1d(4, 6, 3, stride=2), (2, 4, 9)),
+    (lambda: nn.Conv3d(2, 3, 3), (2, 2, 7, 7, 7)),
+    (lambda: nn.ConvTranspose1d(4, 6, 4, groups=2), (2, 4, 9)),
+    (lambda: nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1), (2, 4, 9, 9)),
+    (lambda: nn.ConvTranspose3d(2, 3, 3), (2, 2, 5, 5, 5)),
+]
+
+
+def both(make):
+    """The same frozen layer, ordinary and lean."""
+    layer = make()
+    layer.weight.requires_grad_(False)
+    lean = copy.deepcopy(layer)
+    make_lean(lean)
+    assert is_lean(lean)
+    return layer, lean
+
+
+def passes(layer, x, **autocast):
+    """The output and the gradients of the input and the bias."""
+    x = x.clone().requires_grad_()
+    with torch.autocast("cpu", **autocast) if autocast else torch.enable_grad():
+        y = layer(x)
+    y.backward(torch.cos(torch.arange(y.numel())).reshape(y.shape).to(y.dtype))
+    return [y.detach(), x.grad, *(p.grad for p in layer.parameters() if p.requires_grad)]
+
+
+@pytest.mark.parametrize(("make", "shape"), KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_equal_bit_for_bit(make, shape, dtype):
+    ordinary, lean = (layer.to(dtype) for layer in both(make))
+    x = torch.randn(shape).to(dtype)
+    for one, other in zip(passes(ordinary, x), passes(lean, x), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_channels_last_and_autocast():
+    ordinary, lean = both(lambda: nn.Conv2d(16, 16, 3, padding=1))
+    x = torch.randn(2, 16, 12, 12).to(memory_format=torch.channels_last)
+    for layer in (ordinary, lean):
+        layer.to(memory_format=torch.channels_last)
+    for options in ({}, {"dtype": torch.bfloat16}):
+        results = passes(ordinary, x, **options), passes(lean, x, **options)
+        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+        assert results[1][1].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_nothing_is_kept():
+    ordinary, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    x = torch.randn(2, 4, 16, 16, requires_grad=True)
+    assert kept_for_backward(ordinary, x) == x.numel() * 4
+    assert kept_for_backward(lean, x) == 0
+    assert lean(x.detach()).requires_grad  # for its bias
+    lean.bias = None
+    assert not lean(x.detach()).requires_grad  # nothing to learn so far: no autograd at all
+
+
+def test_twice_differentiable():
+    _, lean = both(lambda: nn.Conv2d(2, 3, 3).double())
+    assert torch.autograd.gradgradcheck(lean, (torch.randn(1, 2, 5, 5).double().requires_grad_(),))
+
+
+def test_compiled():
+    _, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    x = torch.randn(1, 4, 8, 8)
+    compiled = passes(torch.compile(lean, backend="aot_eager", fullgraph=True), x)
+    torch.testing.assert_close(compiled[:2], passes(lean, x)[:2])
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
+def test_scripted_and_traced():
+    model = nn.Sequential(widening(nn.ReLU), nn.Conv2d(2, 3, 3, padding_mode="circular")).eval()
+    xf.fix_(model, "ghaar")
+    assert is_lean(model[1])
+    x = torch.randn(1, 8, 9, 9)
+    for other in (torch.jit.script(model), torch.jit.trace(model, x)):
+        torch.testing.assert_close(other(x), model(x))
+        file = io.BytesIO()
+        torch.jit.save(other, file)
+        file.seek(0)
+        torch.testing.assert_close(torch.jit.load(file)(x), model(x))
+
+
+@pytest.mark.parametrize(("make", "shape"), KINDS)
+def test_a_lean_layer_ends_with_its_last_reference(make, shape):
+    gc.disable()
+    try:
+        model = nn.Sequential(make())
+        xf.fix_(model, "ghaar")
+        model(torch.randn(shape, requires_grad=True)).sum().backward()
+        ends = [weakref.ref(model), weakref.ref(model[0]), weakref.ref(model[0].weight)]
+        del model
+        assert [end() for end in ends] == [None, None, None]
+    finally:
+        gc.enable()
+
+
+def test_a_shallow_copy_convolves_as_itself():
+    _, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    twin = copy.copy(lean)
+    twin.stride = (2, 2)
+    assert is_lean(twin)
+    x = torch.randn(1, 4, 9, 9, requires_grad=True)
+    assert twin(x).shape == (1, 4, 4, 4)
+    assert lean(x).shape == (1, 4, 7, 7)
+    twin._parameters = {**lean._parameters, "weight": nn.Parameter(torch.zeros(4, 4, 3, 3), False)}
+    torch.testing.assert_close(twin(x)[0, :, 0, 0], lean.bias)
+    assert kept_for_backward(twin, x) == 0
+
+
+def test_copied_pickled_and_undone():
+    _, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    x = torch.randn(1, 4, 8, 8)
+    for other in (copy.deepcopy(lean), pickle.loads(pickle.dumps(lean))):
+        assert is_lean(other)
+        with torch.no_grad():
+            other.weight.zero_()
+        assert not torch.equal(other(x), lean(x))  # it computes with its own weight
+    assert list(lean.state_dict()) == ["weight", "bias"]
+    make_ordinary(lean)
+    assert not is_lean(lean)
+    assert set(vars(lean)) == set(vars(nn.Conv2d(4, 4, 3)))
+
+
+def test_a_learnable_weight_still_learns():
+    _, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    lean.weight.requires_grad_()
+    lean(torch.randn(1, 4, 8, 8)).sum().backward()
+    assert lean.weight.grad is not None
+
+
+def test_a_class_with_its_own_forward_is_lean_if_a_convolution_ends_it():
+    class Padded(nn.Conv2d):
+        def forward(self, x):
+            return super().forward(nn.functional.pad(x, (1, 1, 1, 1)))
+
+    class More(nn.Conv2d):
+        def forward(self, x):
+            return super().forward(x).exp()
+
+    x = torch.randn(2, 4, 8, 8, requires_grad=True)
+    for kind, kept in ((Padded, 0), (More, 2 * 4 * 6 * 6 * 4 + x.numel() * 4)):
+        ordinary, lean = both(lambda kind=kind: kind(4, 4, 3, bias=False))
+        assert kept_for_backward(lean, x) == kept
+        results = passes(ordinary, x.detach()), passes(lean, x.detach())
+        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_works_beside_checkpoints_and_hooks_of_others():
+    ordinary, lean = both(lambda: nn.Conv2d(4, 4, 3))
+    x = torch.randn(2, 4, 9, 9)
+    expected = passes(ordinary, x)
+
+    def checkpointed(x):
+        return torch.utils.checkpoint.checkpoint(lean, x, use_reentrant=False)
+
+    def on_cpu(x):
+        with torch.autograd.graph.save_on_cpu():
+            return lean(x)
+
+    checkpointed.parameters = on_cpu.parameters = lean.parameters
+    for way in (checkpointed, on_cpu):
+        lean.zero_grad()
+        assert all(torch.equal(a, b) for a, b in zip(expected, passes(way, x), strict=True))
+
+
+def widening(activation):
+    """A bottleneck as many networks have it: narrow, fixed, wide; and a network around it."""
+    return nn.Sequential(
+        nn.Conv2d(8, 4, 1, bias=False), nn.BatchNorm2d(4), activation(),
+        nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), activation(),
+        nn.Conv2d(4, 32, 1, bias=False), nn.BatchNorm2d(32), activation(),
+        nn.Conv2d(32, 2, 1),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.ReLU6, nn.CELU, lambda: nn.ReLU(inplace=True),
+                                        lambda: nn.ReLU6(inplace=True)])  # fmt: skip
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_frugal_networks_compute_the_same_and_keep_less(activation, layout):
+    model = widening(activation).to(memory_format=layout)
+    xf.fix_(model, "ghaar")
+    frugal = copy.deepcopy(model)
+    make_frugal_(frugal)
+    x = (3 * torch.randn(2, 8, 16, 16)).to(memory_format=layout)
+    results = passes(model, x), passes(frugal, x)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    kept = [kept_for_backward(network, x) for network in (model, frugal)]
+    pixels = 2 * 16 * 16
+    assert kept[0] - kept[1] >= 32 * pixels * 4  # the wide tensor
+    if not isinstance(model[2], nn.CELU):
+        assert kept[0] - kept[1] >= 32 * pixels * 4 + 4 * pixels * 3  # and masks
+    make_lavish_(frugal)
+    assert kept_for_backward(frugal, x) == kept[0]
+    assert not any(layer._forward_hooks for layer in frugal if not is_lean(layer))
+
+
+def test_a_frugal_network_is_twice_differentiable():
+    model = widening(nn.CELU).double()
+    frugal = copy.deepcopy(model)
+    make_frugal_(frugal)
+    x = torch.randn(1, 8, 4, 4).double()
+
+    def penalty(network):
+        """The gradient of a gradient's norm, as in gradient penalties."""
+        y = x.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(network(y).square().sum(), y, create_graph=True)
+        return torch.autograd.grad(slope.square().sum(), list(network.parameters())[:-1])
+
+    for one, other in zip(penalty(model), penalty(frugal), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_what_is_kept_is_freed_by_the_backward_pass():
+    model = widening(nn.ReLU)
+    xf.fix_(model, "ghaar")
+    make_frugal_(model)
+    output = model(torch.randn(2, 8, 16, 16))
+    held = [
+        ref
+        for node in _nodes(output)
+        for refs in node.metadata.values()
+        for ref in refs.get("result", ())
+    ]
+    assert all(ref() is not None for ref in held)
+    output.sum().backward()
+    assert len(held) == 1
+    assert held[0]() is None
+
+
+def test_fixing_makes_lean_and_unfixing_undoes_it(tmp_path):
+    model = xf.create_model("unetd")
+    x = torch.randn(2, 3, 96, 96)
+    before = kept_for_backward(model, x)
+    xf.fix_(model, "ghaar")
+    layers = xf.spatial_layers(model).values()
+    assert all(is_lean(layer) for layer in layers)
+    assert kept_for_backward(model, x) < 0.87 * before
+    xf.save(model, tmp_path / "lean.safetensors")
+    assert all(
+        is_lean(layer)
+        for layer in xf.spatial_layers(xf.load(tmp_path / "lean.safetensors")).values()
+    )
+    torch.save(model.state_dict(), io.BytesIO())
+    xf.unfix_(model)
+    assert not any(is_lean(layer) for layer in layers)
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("spec", SPECS)
+def test_gradients_are_those_of_the_ordinary_frozen_network(spec):
+    model = without_chance(xf.create_model(spec))
+    xf.fix_(model, "unchanged")
+    ordinary = copy.deepcopy(model)
+    for layer in xf.spatial_layers(ordinary).values():
+        make_ordinary(layer)
+    make_frugal_(model)
+    x = torch.randn(2, *image_shape(spec, 96))
+    gradients = []
+    for network in (ordinary, model):
+        output = first(network(x))
+        (output * torch.cos(torch.arange(output.numel())).reshape(output.shape)).sum().backward()
+        gradients.append({n: p.grad for n, p in network.named_parameters() if p.grad is not None})
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from explainfix.lab.data.augment import (
+    Crop,
+    InTurn,
+    LabelNoise,
+    Shift,
+    add_noise,
+    flip,
+    flip_sideways,
+    keep,
+    shift_mean,
+    stretch_contrast,
+)
+from explainfix.lab.data.dataset import Sample
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def marked(height, width):
+    """An image whose mask can be told from it, pixel by pixel."""
+    image = torch.rand(3, height, width)
+    return Sample(image, (image[:1] > 0.5).float())
+
+
+@pytest.mark.parametrize("step", [flip, flip_sideways, Crop(5), Shift(0.3)])
+@settings(deadline=None)
+@given(st.integers(5, 9), st.integers(5, 9), seeds)
+def test_the_mask_follows_the_image(step, height, width, seed):
+    image, target = step(marked(height, width), np.random.default_rng(seed))
+    assert torch.equal(target, (image[:1] > 0.5).float())
+
+
+@pytest.mark.parametrize("step", [flip, flip_sideways, Crop(4), Shift(0.3), add_noise])
+def test_labels_stay_and_nothing_is_changed_in_place(step):
+    sample = Sample(torch.rand(1, 8, 8), torch.tensor([1.0, torch.nan]))
+    before = sample.image.clone()
+    for seed in range(5):
+        changed = step(sample, np.random.default_rng(seed))
+        assert changed.target is sample.target
+    assert torch.equal(sample.image, before)
+
+
+def test_flips_are_equally_likely():
+    sample = Sample(torch.arange(4.0).reshape(1, 2, 2), torch.tensor(0))
+    generator = np.random.default_rng(0)
+    corners = [int(flip(sample, generator).image[0, 0, 0]) for _ in range(4000)]
+    assert np.bincount(corners) == pytest.approx([1000] * 4, rel=0.1)
+    corners = [int(flip_sideways(sample, generator).image[0, 0, 0]) for _ in range(2000)]
+    assert np.bincount(corners) == pytest.approx([1000, 1000], rel=0.1)
+
+
+class TestNoise:
+    def test_its_variance(self):
+        """0.8 of the images get N(0, 1/u²), u ~ U(5, 10); E[1/u²] = 1/50."""
+        sample = Sample(torch.full((1, 32, 32), 0.5), torch.tensor(0))
+        generator = np.random.default_rng(0)
+        noise = torch.stack([add_noise(sample, generator).image for _ in range(1000)]) - 0.5
+        quiet = (noise == 0).all(-1).all(-1).float().mean()
+        assert float(quiet) == pytest.approx(0.2, abs=0.04)
+        # clipping at three deviations or so takes a little away
+        assert float(noise.square().mean()) == pytest.approx(0.8 / 50, rel=0.05)
+        assert float(noise.mean()) == pytest.approx(0, abs=1e-3)
+
+    def test_stays_from_0_to_1(self):
+        sample = Sample(torch.rand(3, 16, 16) * 1.4 - 0.2, torch.tensor(0))
+        generator = np.random.default_rng(0)
+        noisy = [add_noise(sample, generator).image for _ in range(10)]
+        assert all(
+            image.min() >= 0 and image.max() <= 1 for image in noisy if image is not sample[0]
+        )
+
+    def test_labels(self):
+        sample = Sample(torch.zeros(1, 100, 100), torch.ones(1, 100, 100))
+        target = LabelNoise(0.1)(sample, np.random.default_rng(0)).target
+        assert float(target.mean()) == pytest.approx(0.9, abs=0.01)
+
+
+class TestCrop:
+    def test_every_place_is_reached(self):
+        sample = Sample(torch.arange(12.0).reshape(1, 3, 4), torch.tensor(0))
+        generator = np.random.default_rng(0)
+        corners = {int(Crop(2)(sample, generator).image[0, 0, 0]) for _ in range(200)}
+        assert corners == {0, 1, 2, 4, 5, 6}
+
+    def test_beyond_the_image(self):
+        image, target = Crop(6)(marked(4, 8), np.random.default_rng(0))
+        assert image.shape == (3, 6, 6)
+        assert image[:, 4:].eq(0).all()
+        assert target[:, 4:].isnan().all()
+        assert not target[:, :4].isnan().any()
+
+
+def test_in_turn():
+    step = InTurn(shift_mean, (Crop(4), flip))
+    changed = step(marked(8, 8), np.random.default_rng(0))
+    assert changed.image.shape == (3, 4, 4)
+    assert keep(changed) is changed
+
+
+class TestNormalising:
+    @settings(deadline=None)
+    @given(seeds)
+    def test_mean(self, seed):
+        image = torch.rand(3, 9, 7, generator=torch.Generator().manual_seed(seed))
+        shifted = shift_mean(Sample(image, torch.tensor(0))).image
+        assert float(shifted.mean()) == pytest.approx(0.5, abs=1e-6)
+        torch.testing.assert_close(shifted - shifted[0, 0, 0], image - image[0, 0, 0])
+
+    @staticmethod
+    def scene(cover):
+        """Nuclei of level 1 on a background of 0, over a share of the image."""
+        image = torch.zeros(3, 100, 100)
+        image[:, : int(100 * cover)] = 1
+        return image
+
+    @pytest.mark.parametrize("cover", [0.02, 0.1, 0.3])
+    @pytest.mark.parametrize(("gain", "offset"), [(0.08, 0.01), (0.3, 0.02), (-0.6, 0.9)])
+    def test_stretching_undoes_exposure_crowding_and_polarity(self, cover, gain, offset):
+        image = self.scene(cover) * gain + offset
+        stretched = stretch_contrast(Sample(image, torch.tensor(0))).image
+        torch.testing.assert_close(stretched, self.scene(cover), atol=1e-4, rtol=0)
+        if cover > 0.02:  # what the mean does instead
+            moved = shift_mean(Sample(image, torch.tensor(0))).image
+            assert (moved - self.scene(cover)).abs().max() > 0.1
+
+    def test_an_even_image(self):
+        even = stretch_contrast(Sample(torch.full((3, 8, 8), 0.2), torch.tensor(0))).image
+        assert even.isfinite().all()

@@ -1,0 +1,136 @@
+"""Evaluation and predictions: of padded batches, of files, and of models that do not fit."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors import safe_open
+from torch import nn
+
+import explainfix as xf
+from explainfix.lab.data.dataset import Dataset, Sample, open_dataset
+from explainfix.lab.data.loader import Share
+from explainfix.lab.run.evaluation import collect_outcomes, evaluate, logits_of
+from explainfix.lab.run.prediction import Predictions, match_channels, overlay, predict_files
+
+
+class Squares:
+    """Images of differing sizes whose bright pixels are the mask."""
+
+    names = ("a", "b", "c")
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        size = 6 + 2 * index
+        image = torch.rand(1, size, size + 1, generator=torch.Generator().manual_seed(index))
+        return Sample(image, (image > 0.5).float())
+
+
+SQUARES = Dataset(
+    "squares", "segmentation", ("x",), 1, {"test": Squares()}, lambda s, g: s, lambda s: s
+)
+
+
+class Bright(nn.Module):
+    """Finds the mask, whatever is padded."""
+
+    def __init__(self):
+        super().__init__()
+        self.level = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x):
+        return x - self.level
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_padding_is_not_counted(batch_size):
+    scores = evaluate(Bright(), SQUARES, batch_size=batch_size, resamples=10)
+    assert scores["dice"].value == 1.0
+    outcomes = collect_outcomes(Bright(), SQUARES, "test", Share(batch_size))
+    wanted = [int(Squares()[i].target.sum()) for i in range(3)]
+    assert outcomes.values[:, 0, 2].tolist() == wanted
+
+
+def test_the_model_comes_back_as_it_went_in():
+    model = nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.Dropout()).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    numbers = torch.get_rng_state()
+    evaluate(model, SQUARES, resamples=1)
+    assert all(module.training for module in model.modules())
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert torch.equal(numbers, torch.get_rng_state())
+
+
+def test_shares_add_up_to_the_whole():
+    model = nn.Conv2d(1, 1, 1)
+    whole = collect_outcomes(model, SQUARES, "test", Share())
+    shares = [collect_outcomes(model, SQUARES, "test", Share(rank=r, world=2)) for r in (0, 1)]
+    assert torch.equal(shares[0].values + shares[1].values, whole.values)
+
+
+def test_a_model_for_other_data():
+    with pytest.raises(ValueError, match="was it made for other data"):
+        evaluate(nn.Conv2d(1, 2, 1), SQUARES)
+    with pytest.raises(ValueError, match="has no split 'tset'"):
+        evaluate(Bright(), SQUARES, "tset")
+
+
+def test_logits_in_whatever_networks_return():
+    logits = torch.ones(2)
+    assert logits_of({"out": logits, "aux": 0}) is logits
+    assert logits_of(logits) is logits
+    with pytest.raises(ValueError, match="returns list"):
+        logits_of([logits])
+
+
+def test_predictions_are_saved_with_their_names(tmp_path):
+    kept = Predictions(SQUARES, SQUARES.split("test"))
+    evaluate(Bright(), SQUARES, batch_size=3, resamples=1, see=kept.see)
+    kept.save(tmp_path / "p.safetensors")
+    with safe_open(tmp_path / "p.safetensors", "pt") as file:
+        assert json.loads(file.metadata()["names"]) == ["a", "b", "c"]
+        for index, name in enumerate(Squares.names):
+            sample = Squares()[index]
+            wanted = ((sample.image - 0.5).sigmoid() * 255).round().byte()
+            assert torch.equal(file.get_tensor(f"mask/{name}"), wanted)
+
+
+def test_files_of_any_origin(tmp_path):
+    data = open_dataset("nuclei", count=4, size=32)
+    grey = np.linspace(0, 255, 40 * 50).reshape(40, 50).astype(np.uint8)
+    Image.fromarray(grey).save(tmp_path / "grey.png")
+    Image.fromarray(np.stack([grey] * 3, -1)).save(tmp_path / "colour.png")
+    files = [tmp_path / "grey.png", tmp_path / "colour.png"]
+    written = predict_files(xf.create_model("unetd"), data, files, tmp_path / "out")
+    assert [file.name for file in written] == [
+        "grey.mask.png", "grey.overlay.png", "colour.mask.png", "colour.overlay.png",
+    ]  # fmt: skip
+    masks = [np.asarray(Image.open(file)) for file in written[::2]]
+    assert masks[0].shape == (40, 50)
+    assert (masks[0] == masks[1]).all()
+    assert set(np.unique(masks[0])) <= {0, 255}
+
+
+def test_classes_become_a_table(tmp_path):
+    data = open_dataset("xray-like", count=4, size=32)
+    Image.fromarray(np.zeros((32, 32), np.uint8)).save(tmp_path / "a.png")
+    model = xf.create_model("torchvision:resnet18", num_classes=5, in_channels=1)
+    [table] = predict_files(model, data, [tmp_path / "a.png"], tmp_path / "out")
+    head, row = table.read_text().splitlines()
+    assert head == ",".join(["image", *data.classes])
+    assert all(0 <= float(value) <= 1 for value in row.split(",")[1:])
+
+
+def test_overlay_marks_what_was_found():
+    found = torch.zeros(1, 8, 8)
+    found[0, 2:6, 2:6] = 1
+    pixels = np.asarray(overlay(torch.zeros(1, 8, 8), found))
+    assert (pixels[found[0] == 0] == 0).all()
+    assert (pixels[found[0] == 1, 0] > 0).all()
+    assert pixels[2, 2].tolist() == [255, 60, 60]
+    with pytest.raises(ValueError, match="4 channels"):
+        match_channels(torch.zeros(4, 2, 2), 3)

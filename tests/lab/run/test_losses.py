@@ -1,0 +1,113 @@
+"""Losses against the paper's formulas, written out one number at a time."""
+
+import math
+
+import pytest
+import torch
+
+from explainfix.lab.run.losses import (
+    TASK_LOSSES,
+    Balance,
+    balance_labels,
+    binary_cross_entropy,
+    cross_entropy,
+    focal,
+    labels_of,
+    losses,
+)
+
+NAN = math.nan
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def test_binary_cross_entropy_counts_known_pixels_only():
+    logits = torch.tensor([[[0.3, -2.0], [5.0, 1.0]]])
+    masks = torch.tensor([[[1.0, 0.0], [NAN, 1.0]]])
+    by_hand = -(math.log(sigmoid(0.3)) + math.log(1 - sigmoid(-2.0)) + math.log(sigmoid(1.0))) / 3
+    assert binary_cross_entropy(logits, masks).item() == pytest.approx(by_hand, rel=1e-6)
+
+
+def test_unknown_targets_have_no_gradient():
+    logits = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    targets = torch.tensor([[1.0, NAN], [NAN, 0.0]])
+    binary_cross_entropy(logits, targets).backward()
+    assert logits.grad[targets.isnan()].tolist() == [0, 0]
+    assert binary_cross_entropy(logits, torch.full((2, 2), NAN)).item() == 0
+
+
+def test_cross_entropy():
+    logits = torch.tensor([[1.0, 2.0, 0.5], [0.0, 0.0, 9.0]])
+    by_hand = -math.log(math.exp(2.0) / (math.exp(1.0) + math.exp(2.0) + math.exp(0.5)))
+    assert cross_entropy(logits, torch.tensor([1.0, NAN])).item() == pytest.approx(by_hand)
+    assert cross_entropy(logits, torch.tensor([1, 2])).item() == pytest.approx(
+        (by_hand - math.log(math.exp(9) / (2 + math.exp(9)))) / 2
+    )
+
+
+def test_balance_is_the_papers():
+    targets = torch.tensor([[1.0, 0.0, NAN], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, NAN, 0.0]])
+    got = balance_labels(targets)
+    positives, negatives = [1, 1, 1], [3, 2, 2]
+    counts = [p + n for p, n in zip(positives, negatives, strict=True)]
+    for task in range(3):
+        p, n = positives[task], negatives[task]
+        assert got.positive[task].item() == pytest.approx(1 / (1 + p / n))
+        assert got.negative[task].item() == pytest.approx(1 / (1 + n / p))
+        others = sum(1 / counts[i] for i in range(3) if i != task)
+        assert got.task[task].item() == pytest.approx(1 / (1 + counts[task] * others))
+
+
+def test_a_task_without_labels_weighs_nothing():
+    got = balance_labels(torch.tensor([[1.0, NAN], [0.0, NAN]]))
+    assert got.task.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1.0, 2.0])
+def test_focal_is_the_papers(gamma):
+    logits = torch.tensor([[0.7, -1.2], [3.0, 0.1], [-0.4, 2.2]])
+    targets = torch.tensor([[1.0, 0.0], [NAN, 1.0], [0.0, NAN]])
+    balance = Balance(torch.tensor([0.6, 0.4]), torch.tensor([0.9, 0.3]), torch.tensor([0.1, 0.7]))
+    total = 0.0
+    for row in range(3):
+        for task in range(2):
+            y = targets[row, task].item()
+            if math.isnan(y):
+                continue
+            p = 0.99999 * sigmoid(logits[row, task].item()) + 0.000005
+            w_pos = balance.positive[task].item() * (1 - p) ** gamma
+            w_neg = balance.negative[task].item() * p**gamma
+            inner = w_pos * y * math.log(p) + w_neg * (1 - y) * math.log(1 - p)
+            total -= balance.task[task].item() * inner
+    assert focal(logits, targets, balance, gamma=gamma).item() == pytest.approx(total / 3, rel=1e-5)
+
+
+def test_focal_stays_finite_at_any_logit():
+    logits = torch.tensor([[1e4, -1e4]], requires_grad=True)
+    balance = balance_labels(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    loss = focal(logits, torch.tensor([[0.0, 1.0]]), balance)
+    loss.backward()
+    assert loss.isfinite()
+    assert logits.grad.isfinite().all()
+
+
+def test_labels_are_taken_without_decoding_where_they_are_kept():
+    class Kept:
+        names = ("a", "b")
+        targets = torch.tensor([[1.0], [0.0]])
+
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            raise AssertionError("decoded")
+
+    assert labels_of(Kept()).tolist() == [[1.0], [0.0]]
+
+
+def test_every_task_has_a_loss():
+    assert {name for names in TASK_LOSSES.values() for name in names} == set(losses)
+    with pytest.raises(ValueError, match="did you mean 'focal'"):
+        losses.find("focall")

