@@ -25,7 +25,8 @@ from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
 import explainfix as xf
-from explainfix.backward.frozen import make_frugal_, make_ordinary
+from explainfix.backward.frozen import make_ordinary
+from explainfix.backward.recompute import make_frugal_
 from explainfix.backward.saved import find_kept, kept_for_backward
 from explainfix.lab.measure.allocator import keep_kernels
 from explainfix.lab.measure.timing import Race, race, training_step

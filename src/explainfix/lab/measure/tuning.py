@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ...backward.frozen import make_frugal_, make_lavish_
+from ...backward.recompute import make_frugal_, undo_frugal_
 from ...backward.saved import kept_for_backward
 from .allocator import keep_kernels
 from .timing import Race, Ratio, race, training_step
@@ -71,7 +71,7 @@ def _way(
     model: nn.Module, x: Tensor, *, last: bool = False, frugal: bool = False
 ) -> tuple[nn.Module, Tensor]:
     network = copy.deepcopy(model).train()
-    (make_frugal_ if frugal else make_lavish_)(network)
+    (make_frugal_ if frugal else undo_frugal_)(network)
     if last:
         network = network.to(memory_format=torch.channels_last)
         x = x.to(memory_format=torch.channels_last)

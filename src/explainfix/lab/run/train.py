@@ -18,7 +18,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 from torch.multiprocessing.spawn import ProcessException
 
-from ...backward.frozen import make_frugal_
+from ...backward.recompute import make_frugal_
 from ...fix import check_fixed, recipes
 from ...store import save
 from ..data.dataset import Dataset
