@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
 
+from . import private
 from .layers import Convolution, as_found
 from .store import check_free, written
 
@@ -164,7 +164,7 @@ def _run(model: nn.Module, example: Tensor) -> Any:
 
 
 def _output_names(result: Any) -> list[str]:
-    leaves = _tensors(result)
+    leaves = private.flat_tensors(result)
     if isinstance(result, dict) and len(result) == len(leaves):
         return [str(name) for name in result]
     return ["output"] if len(leaves) == 1 else [f"output{i}" for i in range(len(leaves))]
@@ -229,7 +229,7 @@ def _checks(model: nn.Module, file: Path, example: Tensor) -> Iterator[Check]:
         raise ValueError(f"ONNX Runtime cannot read the export: {_reason(problem)}") from problem
     (takes,) = session.get_inputs()
     for inputs in (example, _larger(model, example, takes.shape)):
-        theirs = _tensors(model(inputs))
+        theirs = private.flat_tensors(model(inputs))
         try:
             ours = session.run(None, {takes.name: inputs.cpu().numpy()})
         except Exception as problem:
@@ -255,10 +255,6 @@ def _larger(model: nn.Module, example: Tensor, takes: Sequence[int | str]) -> Te
             model(inputs)
             return inputs
     raise ValueError(f"the model does not run on inputs of shape {tuple(inputs.shape)}")
-
-
-def _tensors(result: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, Tensor)]
 
 
 def _difference(one: Tensor, other: Tensor) -> float:

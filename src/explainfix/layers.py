@@ -2,6 +2,7 @@
 
 import fnmatch
 import math
+import operator
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,11 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from .registry import unknown
+
+PLAIN_CONVOLUTIONS = (
+    nn.Conv1d, nn.Conv2d, nn.Conv3d,
+    nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     Convolution = (
@@ -28,7 +34,7 @@ else:
 
     class _LikeConvolution(type):
         def __instancecheck__(cls, module: object) -> bool:
-            return isinstance(module, nn.modules.conv._ConvNd) or _has_kernels(module)
+            return isinstance(module, PLAIN_CONVOLUTIONS) or _has_kernels(module)
 
     class Convolution(metaclass=_LikeConvolution):
         """A convolution of PyTorch's, or a module like one, such as torchvision's DeformConv2d.
@@ -43,7 +49,8 @@ def _has_kernels(module: object) -> bool:
     """Whether a module that is no convolution by class holds kernels `(out, in/groups, *size)`."""
     if not isinstance(module, nn.Module) or "kernel_size" not in vars(module):
         return False
-    weight, size = module._parameters.get("weight"), vars(module)["kernel_size"]
+    weight = dict(module.named_parameters(recurse=False, remove_duplicate=False)).get("weight")
+    size = vars(module)["kernel_size"]
     counts = [getattr(module, name, None) for name in ("out_channels", "in_channels", "groups")]
     if weight is None or is_lazy(weight) or not isinstance(size, tuple) or not size:
         return False
@@ -189,18 +196,21 @@ def attributes_as_found(model: nn.Module, *, on_error_only: bool = False) -> Ite
 
     What a tensor itself holds is not looked after: see `as_found`.
     """
-    kinds = ("_parameters", "_buffers", "_modules")
-    modules = list(model.modules())
-    before = [[vars(m).copy(), *(getattr(m, kind).copy() for kind in kinds)] for m in modules]
+    attributes = [vars(module) for module in model.modules()]
+    # Parameters, buffers and modules are in dictionaries among the attributes.
+    inner = [value for each in attributes for value in each.values() if isinstance(value, dict)]
+    before = [(held, dict(held)) for held in (*attributes, *inner)]
     failed = True
     try:
         yield
         failed = False
     finally:
-        for module, (attributes, *held) in zip(modules, before, strict=True):
-            if failed or not on_error_only:
-                vars(module).clear()
-                vars(module).update(attributes)
-                for kind, items in zip(kinds, held, strict=True):
-                    getattr(module, kind).clear()
-                    getattr(module, kind).update(items)
+        for held, old in before if failed or not on_error_only else ():
+            if not _same_items(held, old):
+                held.clear()
+                held.update(old)
+
+
+def _same_items(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two dictionaries hold the very same objects in the same order."""
+    return list(one) == list(other) and all(map(operator.is_, one.values(), other.values()))

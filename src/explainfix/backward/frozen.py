@@ -11,34 +11,27 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
 
-from ..layers import Convolution
+from .. import private
+from ..layers import PLAIN_CONVOLUTIONS, Convolution
 from .saved import keep_instead
 
 
 def make_lean(layer: Convolution) -> None:
     """Let a layer keep nothing that only a gradient of a frozen weight would need."""
-    if is_lean(layer) or not isinstance(layer, _ConvNd):  # another operation keeps other things
-        return
-    layer.register_forward_hook(_forget_input)
+    # Another operation than a convolution keeps other things.
+    if isinstance(layer, PLAIN_CONVOLUTIONS) and not is_lean(layer):
+        private.add_hook(layer, _forget_input)
 
 
 def make_ordinary(layer: Convolution) -> None:
     """Undo `make_lean`."""
-    remove_hooks(layer, _forget_input)
+    private.remove_hooks(layer, _forget_input)
 
 
 def is_lean(layer: nn.Module) -> bool:
     """Whether `make_lean` was called."""
-    return _forget_input in layer._forward_hooks.values()
-
-
-def remove_hooks(module: nn.Module, *ours: Any) -> None:
-    """Take hooks of ours off a module; others stay."""
-    hooks = module._forward_hooks
-    for key in [key for key, hook in hooks.items() if hook in ours]:
-        del hooks[key]
+    return private.has_hook(layer, _forget_input)
 
 
 def frozen_convolution(output: Tensor) -> Any:

@@ -12,9 +12,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from .. import private
 from ..layers import spatial_layers
-from .frozen import frozen_convolution, node_of, remove_hooks
+from .frozen import frozen_convolution, node_of
 from .saved import keep_instead
+
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 # A pointwise convolution that widens this much is computed again: it keeps little and makes much.
 WIDER = 4
@@ -29,18 +32,18 @@ def make_frugal_(model: nn.Module) -> None:
     """
     undo_frugal_(model)
     for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.register_forward_hook(_forget_widened)
+        if isinstance(module, _BATCH_NORMS):
+            private.add_hook(module, _forget_widened)
         elif isinstance(module, nn.ReLU6):
-            module.register_forward_hook(_mask_output)
+            private.add_hook(module, _mask_output)
     for layer in spatial_layers(model).values():
-        layer.register_forward_hook(_mask_input)
+        private.add_hook(layer, _mask_input)
 
 
 def undo_frugal_(model: nn.Module) -> None:
     """Undo `make_frugal_`."""
     for module in model.modules():
-        remove_hooks(module, _forget_widened, _mask_output, _mask_input)
+        private.remove_hooks(module, _forget_widened, _mask_output, _mask_input)
 
 
 def _forget_widened(norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
@@ -65,7 +68,7 @@ def _keep_mask(x: Tensor) -> None:
     if (node := node_of(x, "Relu")) is not None:
         keep_instead(node, "result", lambda y: _Mask(y > 0, y.dtype))
     node = node_of(x, "Hardtanh")
-    if node is not None and (node._saved_min_val, node._saved_max_val) == (0, 6):
+    if node is not None and private.saved_values(node, "min_val", "max_val") == (0, 6):
         keep_instead(node, "self", lambda y: _Mask((y > 0) & (y < 6), y.dtype))
 
 
@@ -90,22 +93,27 @@ class _Again:
 
     x: Tensor
     weight: Tensor
-    settings: tuple[Any, Any, Any]
+    settings: tuple[Any, Any, Any]  # stride, padding, dilation
 
     own: ClassVar[tuple[Tensor, ...]] = ()
 
     @classmethod
     def of(cls, made: Any) -> _Again | None:
         """The convolution of a node, if it is pointwise, without bias, and widens much."""
-        x, weight = made._saved_input, made._saved_weight
-        if x is None or weight is None or made._saved_transposed or made._saved_groups != 1:
+        values = private.saved_values(
+            made, "input", "weight", "transposed", "groups", "bias_sym_sizes_opt",
+            "stride", "padding", "dilation",
+        )  # fmt: skip
+        if values is None:
             return None
-        if any(made._saved_bias_sym_sizes_opt or ()):  # a bias is not kept: it cannot be added
+        x, weight, transposed, groups, bias, stride, padding, dilation = values
+        if x is None or weight is None or transposed or groups != 1:
+            return None
+        if any(bias or ()):  # a bias is not kept: it cannot be added
             return None
         if weight[0, 0].numel() > 1 or len(weight) < WIDER * weight.shape[1]:
             return None
-        settings = (made._saved_stride, made._saved_padding, made._saved_dilation)
-        return cls(x.detach(), weight.detach(), settings)
+        return cls(x.detach(), weight.detach(), (stride, padding, dilation))
 
     def restore(self) -> Tensor:
         still = (0,) * len(self.settings[0])

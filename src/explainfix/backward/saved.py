@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.autograd.graph import saved_tensors_hooks
+
+from .. import private
+from ..nested import tensors_in
 
 _INSTEAD = "explainfix keeps instead"  # of a node: by the name of what it would keep
 
@@ -47,12 +51,20 @@ def find_kept(model: nn.Module, *inputs: Tensor) -> list[Kept]:
     """Every block that a forward pass keeps, parameters and buffers apart."""
     own = {_address(tensor) for tensor in (*model.parameters(), *model.buffers())}
     kept: dict[int, Kept] = {}
-    output = model(*inputs)  # holds all of it
+
+    def note(tensor: Tensor, keeper: str = "unknown") -> Tensor:
+        if (where := _address(tensor)) not in own:
+            block = kept.setdefault(where, Kept(tensor.untyped_storage().nbytes()))
+            block.keepers.add(keeper)
+        return tensor.detach()
+
+    # These hooks see everything, but leave no room for those of `keep_instead`.
+    hooks = saved_tensors_hooks(note, lambda tensor: tensor)
+    with nullcontext() if private.tells_saved_names() else hooks:
+        output = model(*inputs)  # holds all of it
     for node in _nodes(output):
         for tensor in _kept_by(node):
-            if (where := _address(tensor)) not in own:
-                block = kept.setdefault(where, Kept(tensor.untyped_storage().nbytes()))
-                block.keepers.add(node.name().removesuffix("0").removesuffix("Backward"))
+            note(tensor, node.name().removesuffix("0").removesuffix("Backward"))
     return list(kept.values())
 
 
@@ -61,7 +73,7 @@ def keep_instead(node: Any, name: str, find: Callable[[Tensor], Substitute | Non
 
     Where somebody else has hooks already, as checkpointing does, `find` is not asked.
     """
-    saved = getattr(node, f"_raw_saved_{name}", None)
+    saved = private.saved_variable(node, name)
     if saved is None:
         return
     found: list[Substitute] = []
@@ -86,7 +98,7 @@ def _restore(kept: Tensor | Substitute) -> Tensor:
 
 def _nodes(output: Any) -> Iterator[Any]:
     """Every operation that led to an output, or to the tensors in it."""
-    waiting: list[Any] = [leaf.grad_fn for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
+    waiting: list[Any] = [tensor.grad_fn for tensor in tensors_in(output)]
     seen = set()
     while waiting:
         node = waiting.pop()
@@ -100,11 +112,9 @@ def _kept_by(node: Any) -> Iterator[Tensor]:
     instead = node.metadata.get(_INSTEAD, {})
     for refs in instead.values():
         yield from (tensor for ref in refs if (tensor := ref()) is not None)
-    for name in dir(node):
-        if name.startswith("_saved_") and name.removeprefix("_saved_") not in instead:
-            yield from (
-                leaf for leaf in tree_leaves(getattr(node, name)) if isinstance(leaf, Tensor)
-            )
+    for name in private.saved_names(node):
+        if name not in instead:
+            yield from tensors_in(private.saved_values(node, name))
     yield from getattr(node, "saved_tensors", ())  # of a function written in Python
 
 

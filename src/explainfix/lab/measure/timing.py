@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
+from ...nested import tensors_in
 from .allocator import keep_kernels, keep_large_blocks
 
 
@@ -90,8 +90,7 @@ def training_step(network: nn.Module, x: Tensor) -> Callable[[], None]:
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        outputs = [leaf for leaf in tree_leaves(network(x)) if isinstance(leaf, Tensor)]
-        sum(output.square().mean() for output in outputs).backward()  # type: ignore[union-attr]
+        sum(output.square().mean() for output in tensors_in(network(x))).backward()  # type: ignore[union-attr]
         optimizer.step()
 
     return step

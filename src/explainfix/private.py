@@ -1,0 +1,72 @@
+"""Names that PyTorch keeps to itself: whoever needs one asks here, and bears it if it is gone.
+
+PyTorch may change them in any version. `tests/test_private.py` has them all: it fails by the name
+of the one that changed, and shows that without it networks compute the same and keep more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .nested import tensors_in
+
+Hook = Callable[..., None]
+
+
+def add_hook(module: nn.Module, hook: Hook) -> None:
+    """Call a hook after every forward pass, unless it could not be taken away again."""
+    if _hooks(module) is not None:
+        module.register_forward_hook(hook)
+
+
+def has_hook(module: nn.Module, hook: Hook) -> bool:
+    """Whether `add_hook` added it."""
+    return hook in (_hooks(module) or {}).values()
+
+
+def remove_hooks(module: nn.Module, *ours: Hook) -> None:
+    """Undo `add_hook`; hooks of others stay."""
+    hooks = _hooks(module) or {}
+    for key in [key for key, hook in hooks.items() if hook in ours]:
+        del hooks[key]
+
+
+def saved_variable(node: Any, name: str) -> Any:
+    """What holds a tensor that a node of the graph keeps, to be told to keep another; or `None`."""
+    return getattr(node, f"_raw_saved_{name}", None)
+
+
+def saved_values(node: Any, *names: str) -> tuple[Any, ...] | None:
+    """What a node of the graph keeps under these names, or `None` if it does not know them all."""
+    try:
+        return tuple(getattr(node, f"_saved_{name}") for name in names)
+    except AttributeError:
+        return None
+
+
+def saved_names(node: Any) -> list[str]:
+    """The names of all that a node of the graph keeps."""
+    return [name.removeprefix("_saved_") for name in dir(node) if name.startswith("_saved_")]
+
+
+def tells_saved_names() -> bool:
+    """Whether `saved_names` finds any where there must be some."""
+    return bool(saved_names(torch.ones(1, requires_grad=True).exp().grad_fn))
+
+
+def flat_tensors(tree: Any) -> list[Tensor]:
+    """The tensors in nested containers, in the order in which PyTorch's exporter has them."""
+    try:
+        from torch.utils._pytree import tree_leaves
+    except ImportError:
+        return tensors_in(tree)
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def _hooks(module: nn.Module) -> MutableMapping[int, Hook] | None:
+    """The hooks of a module; only PyTorch's own name for them leads to those of a copy."""
+    return getattr(module, "_forward_hooks", None)

@@ -1,0 +1,148 @@
+"""PyTorch's private names are as we use them, and networks compute the same without them."""
+
+import builtins
+import copy
+import operator
+import sys
+from fnmatch import fnmatch
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import explainfix as xf
+from explainfix import private
+from explainfix.backward.frozen import is_lean, make_ordinary
+from explainfix.backward.recompute import make_frugal_
+from explainfix.backward.saved import kept_for_backward
+from gradients import passes, widening
+
+X = torch.linspace(-9, 9, 2 * 3 * 5 * 5).reshape(2, 3, 5, 5).requires_grad_()
+W = torch.ones(6, 3, 1, 1, requires_grad=True)
+MADE = {
+    "convolution": F.conv2d(X, W, torch.ones(6), stride=2, padding=1),
+    "batch_norm": F.batch_norm(X, None, None, training=True),
+    "relu": F.relu(X),
+    "relu6": F.relu6(X),
+}
+SAVED = {  # by operation and name
+    ("convolution", "input"): X,
+    ("convolution", "weight"): W,
+    ("convolution", "transposed"): False,
+    ("convolution", "groups"): 1,
+    ("convolution", "bias_sym_sizes_opt"): (6,),
+    ("convolution", "stride"): (2, 2),
+    ("convolution", "padding"): (1, 1),
+    ("convolution", "dilation"): (1, 1),
+    ("batch_norm", "input"): X,
+    ("relu", "result"): MADE["relu"],
+    ("relu6", "self"): X,
+    ("relu6", "min_val"): 0,
+    ("relu6", "max_val"): 6,
+}
+REPLACED = [
+    ("convolution", "input"),
+    ("batch_norm", "input"),
+    ("relu", "result"),
+    ("relu6", "self"),
+]
+GONE = [
+    "_forward_hooks",
+    *sorted({f"_saved_{name}" for _, name in SAVED}),
+    *sorted({f"_raw_saved_{name}" for _, name in REPLACED}),
+    "_saved_*",
+    "_raw_saved_*",
+]
+
+
+@pytest.mark.parametrize(("operation", "name"), SAVED)
+def test_pytorch_has_saved(operation, name):
+    node, wanted = MADE[operation].grad_fn, SAVED[operation, name]
+    found = private.saved_values(node, name)
+    assert found is not None, f"{node.name()} has no _saved_{name} any more"
+    same = torch.equal if isinstance(wanted, torch.Tensor) else operator.eq
+    assert same(found[0], wanted), f"_saved_{name} of {node.name()} has become {found[0]}"
+    assert name in private.saved_names(node)
+
+
+@pytest.mark.parametrize(("operation", "name"), REPLACED)
+def test_pytorch_has_raw_saved(operation, name):
+    node = MADE[operation].grad_fn
+    saved = private.saved_variable(node, name)
+    assert hasattr(saved, "register_hooks"), f"{node.name()} has no _raw_saved_{name} any more"
+
+
+def test_pytorch_has_forward_hooks():
+    module = nn.ReLU()
+    handle = module.register_forward_hook(print)
+    assert private.has_hook(module, print), "a module has no _forward_hooks any more"
+    handle.remove()
+    assert not private.has_hook(module, print)
+
+
+def test_pytorch_has_tree_leaves(monkeypatch):
+    from torch.utils._pytree import tree_leaves
+
+    nest = {"b": (X, 3), "a": [W, None]}
+    found = [leaf for leaf in tree_leaves(nest) if isinstance(leaf, torch.Tensor)]
+    assert list(map(id, private.flat_tensors(nest))) == list(map(id, found))
+    monkeypatch.setitem(sys.modules, "torch.utils._pytree", None)
+    assert list(map(id, private.flat_tensors(nest))) == [id(X), id(W)]
+
+
+def test_the_weight_of_a_convolution_is_its_second_input():
+    into = [node for node, _ in MADE["convolution"].grad_fn.next_functions]
+    assert into[0].variable is X
+    assert into[1].variable is W
+    assert into[2] is None  # a bias that is not learned
+
+
+@pytest.fixture(params=GONE)
+def gone(request, monkeypatch):
+    """A name, or a pattern of names, that `private` does not find."""
+
+    def fake_getattr(owner, name, *default):
+        if not fnmatch(name, request.param):
+            return builtins.getattr(owner, name, *default)
+        if not default:
+            raise AttributeError(name)
+        return default[0]
+
+    def fake_dir(owner):
+        return [name for name in builtins.dir(owner) if not fnmatch(name, request.param)]
+
+    monkeypatch.setattr(private, "getattr", fake_getattr, raising=False)
+    monkeypatch.setattr(private, "dir", fake_dir, raising=False)
+
+
+@pytest.mark.usefixtures("gone")
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.ReLU6])
+def test_without_a_name_networks_compute_the_same(activation):
+    model = widening(activation)
+    xf.fix_(model, "ghaar")
+    ordinary = copy.deepcopy(model)
+    make_ordinary(ordinary[3])
+    make_frugal_(model)
+    x = 3 * torch.randn(2, 8, 16, 16)
+    for one, other in zip(passes(ordinary, x), passes(model, x), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.usefixtures("gone")
+@pytest.mark.parametrize("gone", ["_forward_hooks"], indirect=True)
+def test_hooks_that_could_not_be_removed_are_not_added():
+    model = widening(nn.ReLU6)
+    xf.fix_(model, "ghaar")
+    make_frugal_(model)
+    assert not is_lean(model[3])
+    assert not any(layer._forward_hooks for layer in model)
+
+
+@pytest.mark.usefixtures("gone")
+@pytest.mark.parametrize("gone", ["_raw_saved_*", "_saved_*"], indirect=True)
+def test_without_names_all_that_pytorch_keeps_is_counted():
+    model = nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU())
+    xf.fix_(model, "ghaar")
+    make_frugal_(model)
+    assert kept_for_backward(model, torch.ones(1, 1, 10, 10)) == 4 * (10 * 10 + 8 * 8)
