@@ -6,6 +6,7 @@ from torchvision.ops import DeformConv2d
 
 import explainfix as xf
 from explainfix.layers import (
+    attributes_as_found,
     kernels_by_output,
     require_writable_kernels,
     select_layers,
@@ -139,3 +140,29 @@ def test_kernels_by_output_are_what_the_outputs_sum(layer):
     kernels = kernels_by_output(layer, layer.weight.detach().numpy())
     sums = torch.from_numpy(kernels.reshape(layer.out_channels, middle.shape[1], -1).sum(2))
     torch.testing.assert_close(sums.sort(dim=1).values, middle.sort(dim=1).values)
+
+
+def test_attributes_are_put_back_with_all_that_they_hold():
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))
+    model.sizes = {"first": 1}
+    weight, mean = model[0].weight, model[1].running_mean
+
+    def change():
+        model.sizes["second"] = 2
+        model.seen = True
+        model[0].weight = nn.Parameter(torch.zeros(1, 2, 3, 3))
+        model[1].running_mean = None
+        model[1].register_forward_hook(print)
+        model.append(nn.ReLU())
+
+    with attributes_as_found(model):
+        change()
+    assert model.sizes == {"first": 1}
+    assert not hasattr(model, "seen")
+    assert model[0].weight is weight
+    assert model[1].running_mean is mean
+    assert not model[1]._forward_hooks
+    assert len(model) == 2
+    with attributes_as_found(model, on_error_only=True):
+        change()
+    assert len(model) == 3
