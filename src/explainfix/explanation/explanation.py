@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..fix import recipe_of
 from ..layers import Convolution, select_layers
+from ..recipe import recipe_of
 from ..registry import bases, views
 from .advice import Advice, Zeroing, advise, zeroing_curve
 from .basis import Basis, make_basis

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ...fix import Scale
+from ...fix import KernelScale
 from ...registry import filters, unknown
 from ..data.dataset import Task
 from .losses import TASK_LOSSES
@@ -110,7 +110,7 @@ class RunConfig:
     weights: str | None = None
     fix: str | None = None
     fix_seed: int = 0
-    fix_scale: Scale = "paper"
+    fix_scale: KernelScale = "paper"
     fix_guide: str | None = None
     fix_layers: tuple[str, ...] = ()
     fix_options: Mapping[str, Any] = field(default_factory=dict)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 import torch
 from torch import nn
 
-from ...fix import fix_, recipes
+from ...fix import fix_
+from ...recipe import recipes
 from ...store import load
 from ...zoo import create_model
 from ..data.dataset import Dataset, open_dataset

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from ...explanation.saliency import saliency
-from ...fix import recipes
 from ...prune import channel_prune_, zero_
+from ...recipe import recipes
 from ..data.dataset import Dataset
 from ..data.loader import Share, training_steps
 from .config import RunConfig

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.multiprocessing.spawn import ProcessException
 
 from ...backward.frozen import make_frugal_
-from ...fix import check_fixed, recipes
+from ...recipe import check_fixed, recipes
 from ...store import save
 from ..data.dataset import Dataset
 from ..data.loader import Batch, Share, count_steps, step_seed, training_steps
