@@ -15,6 +15,7 @@ from .filters.gain import kaiming_gain
 from .filters.guidedsteer import Guide
 from .layers import (
     Convolution,
+    Track,
     kernels_by_output,
     require_writable_kernels,
     select_layers,
@@ -24,7 +25,6 @@ from .recipe import FROM_MODELS, KernelRecipe, Recipe, digest, mark_fixed, recip
 from .registry import filters, unknown
 
 KernelScale = Literal["paper", "fan_in"]
-Track = Callable[[Iterable[str]], Iterable[str]]  # wraps a loop, as `rich.progress.track` does
 
 
 def list_filters() -> list[str]:

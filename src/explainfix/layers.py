@@ -2,7 +2,7 @@
 
 import fnmatch
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from .registry import unknown
+
+Track = Callable[[Iterable[Any]], Iterable[Any]]  # wraps a loop, as `rich.progress.track` does
 
 if TYPE_CHECKING:
     Convolution = (

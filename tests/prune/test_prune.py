@@ -356,7 +356,7 @@ class TestZero:
 
 
 class TestFillZero:
-    def test_empty_kernels_and_single_noughts(self):
+    def test_empty_kernels_and_single_zeros(self):
         model = nn.Sequential(nn.Conv2d(64, 64, 3))
         with torch.no_grad():
             model[0].weight[:32] = 0

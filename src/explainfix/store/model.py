@@ -9,8 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ..fix import Track
-from ..layers import attributes_as_found, spatial_layers, weight_name
+from ..layers import Track, attributes_as_found, spatial_layers, weight_name
 from ..prune.cut import cut_again_, cuts_of
 from ..recipe import (
     KernelRecipe,

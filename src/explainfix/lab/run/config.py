@@ -56,9 +56,9 @@ class RunConfig:
     fix_options
         Options of the rule.
     zero
-        Share of the fixed kernels, least salient first, that are nought from the first step on.
+        Share of the fixed kernels, least salient first, that are zero from the first step on.
     prune
-        Cut what zero leaves dead before the first step, and fill what is still nought.
+        Cut what zero leaves dead before the first step, and fill what is still zero.
     epochs
         Passes over the data.
     batch_size
