@@ -17,8 +17,8 @@ from torch.profiler import ProfilerActivity, profile
 import explainfix as xf
 from explainfix.lab.data.dataset import open_dataset
 from explainfix.lab.data.loader import Share, training_steps
-from explainfix.lab.measure.allocator import keep_large_blocks
 from explainfix.lab.run.losses import binary_cross_entropy
+from explainfix.lab.run.process import keep_large_blocks
 
 STEPS = 8
 OUT = Console(highlight=False)

@@ -81,7 +81,7 @@ def theirs(model, example):
     return time.perf_counter() - started
 
 
-def race():
+def beside_torch_pruning():
     rows = table("network", "explainfix", "Torch-Pruning", "ratio")
     example = torch.randn(1, 3, 224, 224)
     for name in RACES:
@@ -100,7 +100,7 @@ def main():
     warnings.simplefilter("ignore")
     shares()
     OUT.print()
-    race()
+    beside_torch_pruning()
 
 
 if __name__ == "__main__":

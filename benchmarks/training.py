@@ -28,8 +28,8 @@ import explainfix as xf
 from explainfix.backward.frozen import make_ordinary
 from explainfix.backward.recompute import make_frugal_
 from explainfix.backward.saved import find_kept, kept_for_backward
-from explainfix.lab.measure.allocator import keep_kernels
-from explainfix.lab.measure.timing import Race, race, training_step
+from explainfix.lab.measure.timing import Timing, take_turns, training_step
+from explainfix.lab.run.process import keep_kernels
 
 SHARES = {  # of the spatial kernels, zeroed before pruning: the paper's
     "resnet50": (0.9, 0.99),
@@ -94,11 +94,11 @@ def in_last(network: torch.nn.Module, x: torch.Tensor, zeroed: float = 0.0) -> C
     return Contestant(moved, x.to(memory_format=LAST), zeroed)
 
 
-def race_training(found: dict[str, Contestant], **options: float) -> Race:
-    return race({name: training_step(c.network, c.x) for name, c in found.items()}, **options)
+def time_training(found: dict[str, Contestant], **options: float) -> Timing:
+    return take_turns({name: training_step(c.network, c.x) for name, c in found.items()}, **options)
 
 
-def race_inference(found: dict[str, Contestant]) -> Race:
+def time_inference(found: dict[str, Contestant]) -> Timing:
     def use(contestant: Contestant):
         network = copy.deepcopy(contestant.network).eval()
 
@@ -108,12 +108,12 @@ def race_inference(found: dict[str, Contestant]) -> Race:
 
         return run
 
-    return race({name: use(contestant) for name, contestant in found.items()})
+    return take_turns({name: use(contestant) for name, contestant in found.items()})
 
 
 def measure(found: dict[str, Contestant]) -> pd.DataFrame:
     """A row for each contestant; the first column of times and bytes is a ratio to the first."""
-    training, inference = race_training(found), race_inference(found)
+    training, inference = time_training(found), time_inference(found)
     rows = []
     for name, contestant in found.items():
         network, x = contestant.network.train(), contestant.x
@@ -192,7 +192,7 @@ def race_families(x: torch.Tensor) -> pd.DataFrame:
         xf.fix_(fixed, "ghaar", scale="fan_in")
         images = torch.randn(4, 3, 299, 299) if name == "inception_v3" else x  # its least size
         found = {"learned": Contestant(learned, images), "fixed": Contestant(fixed, images)}
-        ratio = race_training(found, rounds=15).ratio("fixed")
+        ratio = time_training(found, rounds=15).ratio("fixed")
         kept = [kept_for_backward(c.network, c.x) for c in found.values()]
         rows.append(
             (name, str(ratio), f"{kept[1] / kept[0]:.2f}", "no" if ratio.low <= 1 else "YES")

@@ -398,8 +398,8 @@ class TestPrune:
         )
         assert main([*words, files[1], "--no-fill"]) == 0
         assert "filled" not in capsys.readouterr().out
-        noughts = [int((xf.load(file).layer4[1].conv2.weight == 0).sum()) for file in files]
-        assert noughts[0] == 0 < noughts[1]
+        zeros = [int((xf.load(file).layer4[1].conv2.weight == 0).sum()) for file in files]
+        assert zeros[0] == 0 < zeros[1]
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import explainfix as xf
-from explainfix.fix import can_regenerate, regenerate
+from explainfix.recipe import can_regenerate, regenerate
 from networks import SPECS
 
 

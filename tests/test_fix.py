@@ -8,14 +8,8 @@ import torch
 from torch import nn
 
 import explainfix as xf
-from explainfix.fix import (
-    can_regenerate,
-    digest,
-    method_options,
-    overflow_risk,
-    recipe_of,
-    regenerate,
-)
+from explainfix.fix import method_options, overflow_risk
+from explainfix.recipe import can_regenerate, digest, recipe_of, regenerate
 from explainfix.zoo.unetd import UNetD
 
 METHODS = xf.list_filters()

@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 import explainfix as xf
-from explainfix import store
+from explainfix.store import model as store_model
+from explainfix.store import read_weights
 from explainfix.zoo.unetd import UNetD
 
 
@@ -332,7 +333,7 @@ class TestWriting:
             Path(path).write_bytes(b"half")
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(store, "save_file", full_disk)
+        monkeypatch.setattr(store_model, "save_file", full_disk)
         with pytest.raises(OSError, match="No space left"):
             xf.save(UNetD(), file, overwrite=True)
         assert file.read_bytes() == before
@@ -373,20 +374,20 @@ class TestReadWeights:
         ddp = {f"module.{name}": value for name, value in state.items()}
         torch.save({"model": ddp}, tmp_path / "d.pth")
         for path in tmp_path.iterdir():
-            read = store.read_weights(path)
+            read = read_weights(path)
             assert set(read) == set(state)
             assert all(torch.equal(read[name], state[name]) for name in state)
 
     def test_a_pickle_is_never_executed(self, tmp_path):
         torch.save(UNetD(), tmp_path / "whole.pth")
         with pytest.raises(ValueError, match="damaged, or holds more than tensors"):
-            store.read_weights(tmp_path / "whole.pth")
+            read_weights(tmp_path / "whole.pth")
 
     def test_a_file_without_a_state(self, tmp_path):
         torch.save([1, 2], tmp_path / "list.pth")
         with pytest.raises(ValueError, match="holds no state_dict"):
-            store.read_weights(tmp_path / "list.pth")
+            read_weights(tmp_path / "list.pth")
 
     def test_our_own_files_are_for_load(self, file):
         with pytest.raises(ValueError, match="open it with load"):
-            store.read_weights(file)
+            read_weights(file)

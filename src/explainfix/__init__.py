@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 from . import filters as filters  # registers the methods
 from . import report as report  # registers how results are drawn
 from .explanation import Explanation, compare, explain, saliency
-from .fix import Recipe, check_fixed, fix_, list_filters, recipes, unfix_
+from .fix import fix_, list_filters, unfix_
 from .layers import spatial_layers
 from .prune import channel_prune_, fill_zero_, prune_, zero_
+from .recipe import Recipe, check_fixed, recipes
 from .store import load, save
 from .zoo import create_model, list_models
 

@@ -3,7 +3,7 @@
 import fnmatch
 import math
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from .registry import unknown
+
+Track = Callable[[Iterable[Any]], Iterable[Any]]  # wraps a loop, as `rich.progress.track` does
 
 PLAIN_CONVOLUTIONS = (
     nn.Conv1d, nn.Conv2d, nn.Conv3d,

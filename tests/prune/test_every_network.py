@@ -22,9 +22,7 @@ from networks import (
 
 UNETS = Path(__file__).with_name("unets.py")
 NETWORKS = [
-    *(
-        spec for spec in SPECS if spec != "torchvision:vit_b_32"
-    ),  # silent: its head starts as nought
+    *(spec for spec in SPECS if spec != "torchvision:vit_b_32"),  # silent: its head starts as zero
     f"{UNETS}:transposed",
     f"{UNETS}:interpolated",
 ]

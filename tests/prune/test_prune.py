@@ -8,7 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import explainfix as xf
-from explainfix.prune.record import Call, record
+from explainfix.prune.recording.call import Call
+from explainfix.prune.recording.record import record
 from explainfix.zoo.unetd import UNetD
 
 
@@ -355,7 +356,7 @@ class TestZero:
 
 
 class TestFillZero:
-    def test_empty_kernels_and_single_noughts(self):
+    def test_empty_kernels_and_single_zeros(self):
         model = nn.Sequential(nn.Conv2d(64, 64, 3))
         with torch.no_grad():
             model[0].weight[:32] = 0

@@ -14,8 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
-from ..fix import Scale, can_regenerate, fix_, list_filters, method_options, overflow_risk, recipes
+from ..fix import KernelScale, fix_, list_filters, method_options, overflow_risk
 from ..layers import spatial_layers
+from ..recipe import can_regenerate, recipes
 from ..registry import datasets, filters
 from ..store import check_free, save
 from ..zoo import list_models
@@ -54,7 +55,7 @@ class Rule:
     """
 
     seed: int = 0
-    scale: Scale = "paper"
+    scale: KernelScale = "paper"
     guide: str | None = None
     layers: Annotated[list[str] | None, Parameter(negative="")] = None
     option: Annotated[list[str] | None, Parameter(name=["--option", "-O"], negative="")] = None
@@ -113,7 +114,7 @@ def fix(
     )
 
 
-def _warning(network: nn.Module, scale: Scale) -> str:
+def _warning(network: nn.Module, scale: KernelScale) -> str:
     """What to do before the fixed network runs in eval mode, if anything."""
     new = any(can_regenerate(recipe) for recipe in recipes(network).values())
     why = overflow_risk(network) if scale == "paper" and new else ""

@@ -84,6 +84,7 @@ def reproduce_(
     list_
         Show all experiments, what they cost, and what is done.
     """
+    from ..lab.run.process import prepare_process
     from ..lab.sweep.sweep import Workers
     from ..paper.reproduce import outcome_folder, reproduce
     from ..paper.setting import Setting, sort_data
@@ -103,6 +104,7 @@ def reproduce_(
         address=chosen.address,
         retry=chosen.retry,
     )
+    prepare_process()
     display = Display()
     setting = Setting(scale, given, folder, workers, display, _track)
     try:

@@ -18,6 +18,7 @@ from torch import nn
 from ..lab.data.dataset import Dataset, open_dataset
 from ..lab.run.config import RunConfig, make_config, read_config
 from ..lab.run.metrics import MAIN_SCORE, Scores
+from ..lab.run.process import prepare_process
 from ..store import check_free
 from .app import (
     OUTPUT,
@@ -83,6 +84,7 @@ def train_(
     chosen = make_config((read_config(config) if config else {}) | _typed(flags))
     from ..lab.run.train import train  # Fabric takes seconds to import
 
+    prepare_process()
     display = Display()
     try:
         run = train(chosen, runs=runs, report=None if as_json else display)
@@ -111,7 +113,7 @@ def train_(
 
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True)
-class Source:
+class SplitChoice:
     """Which data.
 
     Parameters
@@ -137,7 +139,7 @@ def evaluate_(
     model: Trained,
     /,
     *,
-    source: Source | None = None,
+    source: SplitChoice | None = None,
     batch_size: int = 1,
     resamples: int = 1000,
     output: Annotated[Path | None, OUTPUT] = None,
@@ -161,7 +163,7 @@ def evaluate_(
         if output.suffix != ".safetensors":
             raise ValueError(f"{str(output)!r} must end in .safetensors")
         check_free(output, overwrite=force)
-    source = source or Source()
+    source = source or SplitChoice()
     split = source.split
     dataset = _open_data(model, source.data, source.data_option, skip_damaged=source.skip_damaged)
     images = dataset.split(split)

@@ -41,13 +41,15 @@ def tune_(
         raise ValueError(f"--batch-size must be at least 1, not {batch_size}")
     if not 0 < seconds < float("inf"):
         raise ValueError(f"--seconds must be above 0, not {seconds:g}")
+    from ..lab.measure.tuning import tune
+    from ..lab.run.process import prepare_process
+
+    prepare_process()
     network = open_model(model, build or Build())
     if fix is not None:
         fix_(network, fix)
     example = example_input(network, read_size(size))
     batch = example.expand(batch_size, *example.shape[1:]).clone()
-    from ..lab.measure.tuning import tune
-
     with show_status("Trying"):
         found = tune(network, batch, seconds=seconds)
     if as_json:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from ..fix import changed_layers, recipes
 from ..layers import Convolution, spatial_layers
+from ..recipe import changed_layers, recipes
 from .explanation import Explanation, explain
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..fix import recipe_of
 from ..layers import Convolution, select_layers
+from ..recipe import recipe_of
 from ..registry import bases, views
 from .advice import Advice, Zeroing, advise, zeroing_curve
 from .basis import Basis, make_basis
@@ -286,8 +286,7 @@ def _weighting(saliency: Mapping[str, Tensor] | None) -> str:
     if saliency is None:
         return "Not weighted: no data was given, so every kernel counts the same"
     if isinstance(saliency, Saliency):
-        noun = "batch" if saliency.batches == 1 else "batches"
-        return f"Weighted by saliency over {saliency.batches} {noun}"
+        return f"Weighted by saliency over {saliency.batches} batch{'es' * (saliency.batches != 1)}"
     return "Weighted by the saliency given"
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
-from ..layers import Convolution, as_found, select_layers
+from ..layers import Convolution, Track, as_found, select_layers
 from ..nested import map_tensors, tensors_in
 from ..registry import unknown
 from .batches import Inputs, plain, primary_output, split_batch
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Kind = Literal["weight_gradient", "gradient"]
-Score = Callable[[Any, Any], Tensor]
-Progress = Callable[[Iterable[Any]], Iterable[Any]]
+ScoreFunction = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +80,11 @@ def saliency(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    score: Score | None = None,
+    score: ScoreFunction | None = None,
     kind: Kind = "weight_gradient",
     max_batches: int | None = None,
     error: bool = False,
-    progress: Progress | None = None,
+    progress: Track | None = None,
 ) -> Saliency:
     """Score every spatial kernel f by Σ over minibatches of 1ᵀ|d(yᵀ ŷ/ŷ')/df ∘ f|, Eq. (7).
 
@@ -161,7 +160,7 @@ def _batch_scores(
     model: nn.Module,
     layers: Mapping[str, Convolution],
     batch: object,
-    score: Score | None,
+    score: ScoreFunction | None,
     kind: Kind,
 ) -> dict[str, Tensor]:
     """1ᵀ|dscore/df ∘ f| of one minibatch, per kernel."""
@@ -235,7 +234,7 @@ def _weights_in_use(layers: Mapping[str, Convolution]) -> Iterator[dict[str, lis
                 weight.requires_grad_(wanted)
 
 
-def _score(output: object, y: Any, score: Score | None) -> Tensor:
+def _score(output: object, y: Any, score: ScoreFunction | None) -> Tensor:
     """The scalar whose gradient is taken."""
     if score is None and y is None:
         tensors = [tensor for tensor in tensors_in(output) if tensor.is_floating_point()]

@@ -7,7 +7,6 @@ import statistics
 import time
 from pathlib import Path
 
-from ..lab.measure.allocator import keep_kernels
 from ..lab.run.folder import Run, is_finished
 from ..registry import experiments
 from . import list_experiments
@@ -32,7 +31,6 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
     experiment = find_experiment(name)
     folder = outcome_folder(name, setting)
     check_before(experiment, setting, force=force)
-    keep_kernels()  # before any convolution: times of several networks in turns need it
     began = time.monotonic()
     runs = experiment.train(setting)
     outcome = experiment.judge(setting, runs)

@@ -12,9 +12,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..layers import Convolution, attributes_as_found
+from ..marks import CUTS
 from .liveness import Plan
-
-_CUTS = "explainfix_cuts"  # the attribute under which a model remembers how it was cut
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,13 @@ class Cut:
 
 def cuts_of(model: nn.Module) -> list[Cut]:
     """How a model was cut since it was built, in order."""
-    return list(getattr(model, _CUTS, []))
+    return list(getattr(model, CUTS, []))
 
 
 def remember_cut(model: nn.Module, plan: Plan) -> None:
     keep = {f"{name}|{axis}": kept.tolist() for (name, axis), kept in plan.keep.items()}
     attributes = {f"{path}|{name}": value for (path, name), value in plan.attributes.items()}
-    setattr(model, _CUTS, [*cuts_of(model), Cut(keep, dict(plan.groups), attributes)])
+    setattr(model, CUTS, [*cuts_of(model), Cut(keep, dict(plan.groups), attributes)])
 
 
 def cut_again_(model: nn.Module, cuts: list[Cut]) -> None:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ..filters.exact import Draw
-from ..fix import recipes_follow
 from ..layers import Convolution, kernels_by_output, require_writable_kernels, spatial_layers
+from ..recipe import recipes_follow
 
 
 def fill_zero_(model: nn.Module, *, seed: int = 0) -> dict[str, int]:

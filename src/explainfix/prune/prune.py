@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..fix import recipes_follow
 from ..layers import as_found
+from ..recipe import recipes_follow
 from .cut import cut_, remember_cut
 from .outcome import PruneReport, count_positions, measure, warnings_of
-from .record import Call
+from .recording.call import Call
 from .request import AtLeast, Ghosts, Patterns, Request
 from .settle import settle
 from .trust import Trust

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from ..layers import as_found, attributes_as_found
 from ..nested import tensors_in
 from .cut import cut_for_a_moment
-from .graph import Graph
 from .liveness import Plan, plan
-from .record import Call, Failed, Recorder, record
+from .recording.call import Call
+from .recording.graph import Graph
+from .recording.record import Failed, Recorder, record
 from .request import Request
 from .state import State, apply_rules
 from .trust import Trust

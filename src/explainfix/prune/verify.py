@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from ..nested import tensors_in
-from .graph import Graph, Node, replaced
 from .liveness import Life
-from .record import Call
+from .recording.call import Call
+from .recording.graph import Graph, Node, replaced
 from .state import State
 from .values import WILD, Value
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..explanation.saliency import check_saliency
-from ..fix import recipes_follow
 from ..layers import require_writable_kernels, select_layers
+from ..recipe import recipes_follow
 
 
 def zero_(

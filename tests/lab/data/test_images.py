@@ -107,7 +107,7 @@ class TestTiff:
         Image.fromarray(WORDS).save(tmp_path / "a.tif", compression="tiff_lzw")
         np.testing.assert_allclose(read_image(tmp_path / "a.tif")[0], WORDS / 65535, rtol=1e-6)
 
-    def test_white_is_nought(self, tmp_path):
+    def test_white_is_zero(self, tmp_path):
         tifffile.imwrite(tmp_path / "a.tif", BYTES, photometric="miniswhite")
         expected = 1 - BYTES / 255
         np.testing.assert_allclose(read_image(tmp_path / "a.tif")[0], expected, atol=1e-6)

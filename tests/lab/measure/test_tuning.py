@@ -11,7 +11,7 @@ from torch import nn
 import explainfix as xf
 from explainfix.cli import main
 from explainfix.lab.measure import tuning
-from explainfix.lab.measure.timing import Race
+from explainfix.lab.measure.timing import Timing
 from explainfix.lab.measure.tuning import BOTH, FRUGAL, LAST, PLAIN, tune
 
 CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
@@ -37,8 +37,8 @@ def network():
     ],
 )
 def test_the_choice_follows_from_the_times(monkeypatch, times, flags):
-    measured = Race({name: [seconds] * 9 for name, seconds in times.items()})
-    monkeypatch.setattr(tuning, "race", lambda steps, **_: measured)
+    measured = Timing({name: [seconds] * 9 for name, seconds in times.items()})
+    monkeypatch.setattr(tuning, "take_turns", lambda steps, **_: measured)
     found = tune(network(), torch.randn(2, 3, 16, 16))
     assert found.flags == flags
     assert [tried.name for tried in found.tried] == list(times)

@@ -38,8 +38,8 @@ def config(tmp_path):
     )
 
 
-def nought(model):
-    """Which kernels are nought, by layer."""
+def zeroed_kernels(model):
+    """Which kernels are zero, by layer."""
     return {
         path: layer.weight.detach().flatten(2).abs().sum(2) == 0
         for path, layer in xf.spatial_layers(model).items()
@@ -50,7 +50,7 @@ def size_of(model):
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def test_the_least_salient_kernels_are_nought_and_stay_so(config, tmp_path):
+def test_the_least_salient_kernels_are_zero_and_stay_so(config, tmp_path):
     plain = build_model(replace(config, zero=None), open_data(config))
     # Eq. (7) by hand, in double precision: all three batches of the epoch
     plain.double().eval().requires_grad_(True)
@@ -70,21 +70,21 @@ def test_the_least_salient_kernels_are_nought_and_stay_so(config, tmp_path):
 
     run = train(config, runs=tmp_path / "runs")
     model = run.model("last")
-    found = torch.cat([part.flatten() for part in nought(model).values()])
+    found = torch.cat([part.flatten() for part in zeroed_kernels(model).values()])
     assert set(found.nonzero().flatten().tolist()) == wanted
     xf.check_fixed(model)
     assert run.result["fixed_layers"] == 2
     assert torch.equal(model[0].weight == 0, run.model("best")[0].weight == 0)
 
 
-def test_a_pruned_run_has_less_to_learn_and_nothing_nought(config, tmp_path):
+def test_a_pruned_run_has_less_to_learn_and_nothing_zero(config, tmp_path):
     whole = train(config, runs=tmp_path / "runs")
     run = train(replace(config, zero=0.8, prune=True), runs=tmp_path / "runs")
     assert run.folder != whole.folder
     assert run.result["parameters"] < whole.result["parameters"]
     model = run.model("last")
     assert size_of(model) == run.result["parameters"]
-    assert not any(part.any() for part in nought(model).values())
+    assert not any(part.any() for part in zeroed_kernels(model).values())
     xf.check_fixed(model)
 
 
@@ -123,7 +123,7 @@ def test_a_saved_model_that_is_fixed_already_will_do(config, tmp_path):
     xf.fix_(model, "psine", layers="*")
     xf.save(model, tmp_path / "fixed.safetensors")
     saved = replace(config, model=str(tmp_path / "fixed.safetensors"), fix=None)
-    zeroed = nought(build_model(saved, open_data(saved)))
+    zeroed = zeroed_kernels(build_model(saved, open_data(saved)))
     count = sum(part.numel() for part in zeroed.values())
     assert sum(int(part.sum()) for part in zeroed.values()) == int(0.6 * count)
     learned = replace(saved, model=str(tmp_path / "learned.safetensors"))
@@ -133,5 +133,5 @@ def test_a_saved_model_that_is_fixed_already_will_do(config, tmp_path):
 
 def test_only_fixed_layers_are_zeroed(config):
     part = replace(config, fix_layers=("3",))
-    found = nought(build_model(part, open_data(part)))
+    found = zeroed_kernels(build_model(part, open_data(part)))
     assert (int(found["0"].sum()), int(found["3"].sum())) == (0, int(0.6 * 36))

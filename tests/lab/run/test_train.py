@@ -14,12 +14,12 @@ from safetensors.torch import load_file
 from torch import nn
 
 import explainfix as xf
-from explainfix.lab.measure.allocator import keep_large_blocks
 from explainfix.lab.run import checkpoint as checkpoints
-from explainfix.lab.run.checkpoint import Progress, read_checkpoint, write_checkpoint
+from explainfix.lab.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.devices import learning_rate
 from explainfix.lab.run.folder import read_run
+from explainfix.lab.run.process import keep_large_blocks
 from explainfix.lab.run.train import train
 
 NETWORKS = """
@@ -286,7 +286,7 @@ def test_a_run_is_done_by_one_process_at_a_time(config, tmp_path):
 def test_checkpoint_of_another_model(tmp_path):
     file = tmp_path / "checkpoint.safetensors"
     small, large = nn.Linear(2, 2), nn.Linear(2, 3)
-    write_checkpoint(file, small, torch.optim.Adam(small.parameters()), Progress())
+    write_checkpoint(file, small, torch.optim.Adam(small.parameters()), Checkpoint())
     with pytest.raises(ValueError, match="does not fit the model: 'weight' is"):
         read_checkpoint(file, large, torch.optim.Adam(large.parameters()))
     file.write_bytes(b"no")
@@ -304,7 +304,7 @@ def test_checkpoint_round_trip_is_exact(tmp_path):
     one, two = nn.Linear(2, 2), nn.Linear(2, 2)
     optimizers = [torch.optim.Adam(m.parameters(), lr=0.1) for m in (one, two)]
     learn(one, optimizers[0], 3)
-    progress = Progress(epoch=2, loss=0.1 + 0.2, history=[{"epoch": 1, "loss": 1 / 3}])
+    progress = Checkpoint(epoch=2, loss=0.1 + 0.2, history=[{"epoch": 1, "loss": 1 / 3}])
     write_checkpoint(tmp_path / "c.safetensors", one, optimizers[0], progress)
     assert read_checkpoint(tmp_path / "c.safetensors", two, optimizers[1]) == progress
     learn(one, optimizers[0], 3)

@@ -3,11 +3,11 @@
 import pytest
 
 from explainfix import load
-from explainfix.fix import recipes
 from explainfix.lab.run.folder import build_model, open_data
 from explainfix.paper.experiments import classification, pruned
 from explainfix.paper.experiments.inference import begins
 from explainfix.paper.setting import Setting
+from explainfix.recipe import recipes
 from xray_runs import made_runs
 
 

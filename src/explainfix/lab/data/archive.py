@@ -100,7 +100,7 @@ def _is_damaged(tree: Tree, name: str) -> bool:
     return False
 
 
-def settle_damaged(
+def report_damaged(
     path: str, problems: Mapping[str, Sequence[str]], *, skip: bool
 ) -> tuple[str, ...]:
     """The files with a problem ("damaged", "without a mask", …): an error, or all to be skipped."""

@@ -58,7 +58,7 @@ def add_noise(sample: Sample, generator: np.random.Generator) -> Sample:
 
 @dataclass(frozen=True)
 class Crop:
-    """A random square of `size` pixels; an image that is smaller gets noughts, its mask NaN."""
+    """A random square of `size` pixels; an image that is smaller gets zeros, its mask NaN."""
 
     size: int
 
@@ -97,7 +97,7 @@ class LabelNoise:
 
 
 def pad(sample: Sample, size: int) -> Sample:
-    """At least `size` pixels each way: noughts at the right and below, NaN in the mask."""
+    """At least `size` pixels each way: zeros at the right and below, NaN in the mask."""
     height, width = sample.image.shape[-2:]
     missing = (0, max(size - width, 0), 0, max(size - height, 0))
     if not any(missing):

@@ -185,7 +185,7 @@ def _convert(name: str, value: Any, option: Option) -> Any:
 
 
 def collate(samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
-    """A batch. Smaller images get noughts at the right and below, and masks get NaN there."""
+    """A batch. Smaller images get zeros at the right and below, and masks get NaN there."""
     height = max(sample.image.shape[-2] for sample in samples)
     width = max(sample.image.shape[-1] for sample in samples)
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from ...nested import tensors_in
-from .allocator import keep_kernels, keep_large_blocks
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Race:
+class Timing:
     """Every contestant's seconds, round by round."""
 
     times: dict[str, list[float]]
@@ -45,19 +44,17 @@ class Race:
         return Ratio(float(np.median(ratios)), float(low), float(high))
 
 
-def race(
+def take_turns(
     contestants: Mapping[str, Callable[[], object]],
     *,
     rounds: int = 25,
     narrow: float = 0.04,
     seconds: float = float("inf"),
-) -> Race:
+) -> Timing:
     """Let each do its thing in every round, in a new order, until all ratios' intervals are
     narrower than `narrow`, or for that many rounds or seconds. The first round does not count."""
-    keep_large_blocks()
-    keep_kernels()  # too late if there has been a convolution: what leads here calls it as well
     times: dict[str, list[float]] = {name: [] for name in contestants}
-    done = Race(times)
+    done = Timing(times)
     shuffled, began = random.Random(0), time.monotonic()
     for number in range(rounds + 1):
         for name in shuffled.sample(list(contestants), len(contestants)):
@@ -74,12 +71,12 @@ def race(
     return done
 
 
-def race_training(
+def time_training(
     networks: Mapping[str, nn.Module], x: Tensor, *, rounds: int = 25, narrow: float = 0.04
-) -> Race:
+) -> Timing:
     """Steps of training on a batch; the networks learn by it."""
     steps = {name: training_step(network, x) for name, network in networks.items()}
-    return race(steps, rounds=rounds, narrow=narrow)
+    return take_turns(steps, rounds=rounds, narrow=narrow)
 
 
 def training_step(network: nn.Module, x: Tensor) -> Callable[[], None]:

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from ...backward.recompute import make_frugal_, undo_frugal_
 from ...backward.saved import kept_for_backward
-from .allocator import keep_kernels
-from .timing import Race, Ratio, race, training_step
+from .timing import Ratio, Timing, take_turns, training_step
 
 FREE = 1.02  # a saving of memory may make a step this much longer
 PLAIN, LAST, FRUGAL, BOTH = "as it is", "channels last", "frugal", "channels last, frugal"
@@ -49,7 +48,6 @@ def tune(model: nn.Module, x: Tensor, *, seconds: float = 20.0) -> Tuning:
     """
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError(f"{type(model).__name__} has no parameter left to learn")
-    keep_kernels()
     ways = {PLAIN: _way(model, x)}
     if x.dim() == 4:
         ways[LAST] = _way(model, x, last=True)
@@ -57,7 +55,7 @@ def tune(model: nn.Module, x: Tensor, *, seconds: float = 20.0) -> Tuning:
     if x.dim() == 4:
         ways[BOTH] = _way(model, x, last=True, frugal=True)
     kept = {name: kept_for_backward(network, images) for name, (network, images) in ways.items()}
-    raced = race(
+    raced = take_turns(
         {name: training_step(network, images) for name, (network, images) in ways.items()},
         seconds=seconds,
     )
@@ -78,7 +76,7 @@ def _way(
     return network, x
 
 
-def _choose_layout(raced: Race) -> tuple[bool, str]:
+def _choose_layout(raced: Timing) -> tuple[bool, str]:
     if LAST not in raced.times:
         return False, "Channels last is for images: inputs with two axes beside the channels."
     ratio = raced.ratio(LAST)
@@ -87,7 +85,7 @@ def _choose_layout(raced: Race) -> tuple[bool, str]:
     return False, f"Not channels last: a step would take {ratio} of the time."
 
 
-def _choose_memory(raced: Race, kept: dict[str, int], way: str) -> tuple[bool, str]:
+def _choose_memory(raced: Timing, kept: dict[str, int], way: str) -> tuple[bool, str]:
     without = LAST if way == BOTH else PLAIN
     ratio, share = raced.ratio(way, without), kept[way] / kept[without]
     if share > 0.99:

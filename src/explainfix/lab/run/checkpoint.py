@@ -20,7 +20,7 @@ _HEADER = "explainfix_run"
 
 
 @dataclass
-class Progress:
+class Checkpoint:
     """How far a run has come."""
 
     epoch: int = 0  # epochs done
@@ -33,7 +33,7 @@ class Progress:
 
 
 def write_checkpoint(
-    path: Path, network: nn.Module, optimizer: Optimizer, progress: Progress
+    path: Path, network: nn.Module, optimizer: Optimizer, progress: Checkpoint
 ) -> None:
     """Replace the checkpoint by the state there is now; on any error the old one stays."""
     tensors = {f"model/{name}": value for name, value in network.state_dict().items()}
@@ -49,12 +49,12 @@ def write_checkpoint(
         os.fsync(file.fileno())
 
 
-def read_checkpoint(path: Path, network: nn.Module, optimizer: Optimizer) -> Progress:
+def read_checkpoint(path: Path, network: nn.Module, optimizer: Optimizer) -> Checkpoint:
     """Put a checkpoint into the network and its optimizer; on any error they are as they were."""
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            progress = Progress(**json.loads((file.metadata() or {})[_HEADER]))
+            progress = Checkpoint(**json.loads((file.metadata() or {})[_HEADER]))
     except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{str(path)!r} is damaged or no checkpoint of a run ({error})") from None
     weights = _below("model/", tensors)

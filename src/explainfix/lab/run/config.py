@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ...fix import Scale
+from ...fix import KernelScale
 from ...registry import filters, unknown
 from ..data.dataset import Task
 from .losses import TASK_LOSSES
@@ -56,9 +56,9 @@ class RunConfig:
     fix_options
         Options of the rule.
     zero
-        Share of the fixed kernels, least salient first, that are nought from the first step on.
+        Share of the fixed kernels, least salient first, that are zero from the first step on.
     prune
-        Cut what zero leaves dead before the first step, and fill what is still nought.
+        Cut what zero leaves dead before the first step, and fill what is still zero.
     epochs
         Passes over the data.
     batch_size
@@ -110,7 +110,7 @@ class RunConfig:
     weights: str | None = None
     fix: str | None = None
     fix_seed: int = 0
-    fix_scale: Scale = "paper"
+    fix_scale: KernelScale = "paper"
     fix_guide: str | None = None
     fix_layers: tuple[str, ...] = ()
     fix_options: Mapping[str, Any] = field(default_factory=dict)

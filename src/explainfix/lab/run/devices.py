@@ -1,6 +1,5 @@
 """What training runs on: the devices, the optimizer, the learning rate."""
 
-import logging
 import math
 import os
 
@@ -9,11 +8,6 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from .config import RunConfig
-
-# Here, so that spawned processes are quiet too: that they start, and that the others are ended
-# when one fails, is no news.
-logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
 
 
 def started_by_torchrun() -> bool:

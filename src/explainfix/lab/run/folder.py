@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 import torch
 from torch import nn
 
-from ...fix import fix_, recipes
+from ...fix import fix_
+from ...recipe import recipes
 from ...store import load
 from ...zoo import create_model
 from ..data.dataset import Dataset, open_dataset
-from .checkpoint import Progress, writing
+from .checkpoint import Checkpoint, writing
 from .config import RunConfig, make_config, read_config
 from .pruned_start import zero_kernels_
 
@@ -141,7 +142,7 @@ def write_metrics(folder: Path, history: Sequence[dict[str, float]]) -> None:
 
 
 def write_result(
-    folder: Path, network: nn.Module, progress: Progress, left_out: Mapping[str, Sequence[str]]
+    folder: Path, network: nn.Module, progress: Checkpoint, left_out: Mapping[str, Sequence[str]]
 ) -> None:
     """Mark a run as finished, with what it says of itself."""
     parameters = list(network.parameters())

@@ -33,7 +33,7 @@ class Balance:
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """The mean over all elements whose target is not NaN; nought if there is none.
+    """The mean over all elements whose target is not NaN; zero if there is none.
 
     >>> binary_cross_entropy(torch.tensor([0.0, 9.0]), torch.tensor([1.0, torch.nan]))
     tensor(0.6931)

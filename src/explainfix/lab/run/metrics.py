@@ -70,7 +70,7 @@ class Scores:
 def count_pixels(logits: Tensor, masks: Tensor) -> Tensor:
     """True positive, predicted and true pixels `(n, classes, 3)` of `(n, classes, h, w)`.
 
-    A pixel is predicted where its logit is above nought; those whose mask is NaN do not count.
+    A pixel is predicted where its logit is above zero; those whose mask is NaN do not count.
     """
     predicted, true = (logits > 0) & ~masks.isnan(), masks == 1
     counts = [part.flatten(2).sum(2) for part in (predicted & true, predicted, true)]

@@ -1,4 +1,4 @@
-"""A network whose least salient kernels are nought, or gone, before the first step."""
+"""A network whose least salient kernels are zero, or gone, before the first step."""
 
 import copy
 from itertools import islice
@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from ...explanation.saliency import saliency
-from ...fix import recipes
 from ...prune import channel_prune_, zero_
+from ...recipe import recipes
 from ..data.dataset import Dataset
 from ..data.loader import Share, training_steps
 from .config import RunConfig
@@ -18,7 +18,7 @@ _BATCHES = 8  # the first ones of the first epoch
 
 def zero_kernels_(model: nn.Module, config: RunConfig, dataset: Dataset) -> None:
     """Zero the share `config.zero` of the kernels of fixed layers; with `config.prune` also cut
-    what that leaves dead and fill what is still nought.
+    what that leaves dead and fill what is still zero.
 
     The same in every process and whenever a run goes on: saliency is computed in double precision
     on one thread, so that neither rounding nor the number of cores decides which kernels go.
@@ -36,7 +36,7 @@ def zero_kernels_(model: nn.Module, config: RunConfig, dataset: Dataset) -> None
     torch.set_num_threads(1)
     try:
         scores = saliency(exact, [(x.double(), y) for x, y in batches])
-        # Other kernels learn: they would not stay nought.
+        # Other kernels learn: they would not stay zero.
         chosen = {path: scores[path] for path in fixed}
         if config.prune:
             with torch.no_grad():

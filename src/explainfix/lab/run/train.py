@@ -19,13 +19,12 @@ from torch import Tensor
 from torch.multiprocessing.spawn import ProcessException
 
 from ...backward.recompute import make_frugal_
-from ...fix import check_fixed, recipes
+from ...recipe import check_fixed, recipes
 from ...store import save
 from ..data.dataset import Dataset
 from ..data.loader import Batch, Share, count_steps, step_seed, training_steps
-from ..measure.allocator import keep_kernels, keep_large_blocks
 from .checkpoint import (
-    Progress,
+    Checkpoint,
     failures_named,
     read_checkpoint,
     remove_leftovers,
@@ -53,6 +52,7 @@ from .folder import (
 from .losses import Loss, losses
 from .metrics import MAIN_SCORE, score
 from .nonfinite import describe_fault
+from .process import prepare_process
 
 
 def train(config: RunConfig, *, runs: str | Path = "runs", report: Report | None = None) -> Run:
@@ -97,7 +97,7 @@ class _Work:
             make_frugal_(self.network)
         self.checkpoint = folder / CHECKPOINT
         self.optimizer = make_optimizer(config, fabric.to_device(self.network))
-        self.progress = Progress()
+        self.progress = Checkpoint()
         self.left_out: dict[str, tuple[str, ...]] = {}  # labels that a split cannot score
         if self.checkpoint.exists():
             self.progress = read_checkpoint(self.checkpoint, self.network, self.optimizer)
@@ -210,8 +210,8 @@ def _work(
     config: RunConfig, folder: Path, dataset: Dataset | None, report: Report | None, fabric: Fabric
 ) -> None:
     """What each process does."""
-    keep_large_blocks()
-    keep_kernels()
+    if fabric.world_size > 1 and not started_by_torchrun():  # a process that Fabric started
+        prepare_process()
     with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
         work = _Work(fabric, config, folder, dataset or open_data(config))
         progress, first = work.progress, fabric.is_global_zero

@@ -20,7 +20,7 @@ Ending = Literal["done", "failed", "busy"]
 
 
 @dataclass(frozen=True)
-class Trial:
+class Job:
     """A run to be done: what it is called, its options, and its folder's name in `runs`."""
 
     label: str
@@ -34,7 +34,7 @@ class Trial:
 
 
 def attempt(
-    trial: Trial,
+    job: Job,
     *,
     threads: int | None,
     patience: float | None = None,
@@ -52,50 +52,50 @@ def attempt(
     until = time.monotonic() + (PATIENCE if patience is None else patience)
     while True:
         try:
-            train(trial.config, runs=trial.runs, report=report)
+            train(job.config, runs=job.runs, report=report)
         except BusyError:
             if time.monotonic() > until:
                 return "busy"
             time.sleep(0.2)
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-            note_failure(trial, reason, traceback.format_exc())
+            note_failure(job, reason, traceback.format_exc())
             return "failed"
         else:
-            (trial.folder / FAILED).unlink(missing_ok=True)
+            (job.folder / FAILED).unlink(missing_ok=True)
             return "done"
 
 
-def note_failure(trial: Trial, reason: str, details: str = "") -> None:
+def note_failure(job: Job, reason: str, details: str = "") -> None:
     """Write failed.txt: the reason in one line, and below it what helps to find the cause."""
-    trial.folder.mkdir(parents=True, exist_ok=True)
-    if not (trial.folder / CONFIG).exists():  # a run that never began leaves no folder
-        start_run(trial.folder, trial.config)
-    with writing(trial.folder / FAILED) as file:
+    job.folder.mkdir(parents=True, exist_ok=True)
+    if not (job.folder / CONFIG).exists():  # a run that never began leaves no folder
+        start_run(job.folder, job.config)
+    with writing(job.folder / FAILED) as file:
         file.write_text(f"{reason}\n\n{details}".rstrip() + "\n")
 
 
-def failure_of(trial: Trial) -> str | None:
+def failure_of(job: Job) -> str | None:
     """Why the run failed when it was last tried, if it did."""
-    file = trial.folder / FAILED
-    if is_finished(trial.folder) or not file.is_file():
+    file = job.folder / FAILED
+    if is_finished(job.folder) or not file.is_file():
         return None
     return file.read_text().partition("\n")[0]
 
 
-def rows_of(trial: Trial) -> list[dict[str, str]]:
+def rows_of(job: Job) -> list[dict[str, str]]:
     """The rows of the epochs that are done, of a run that may be going on elsewhere."""
     try:
-        with (trial.folder / METRICS).open(newline="") as file:
+        with (job.folder / METRICS).open(newline="") as file:
             return list(csv.DictReader(file))
     except FileNotFoundError:
         return []
 
 
-def start_stamp(trial: Trial) -> tuple[int, int] | None:
+def start_stamp(job: Job) -> tuple[int, int] | None:
     """What changes whenever the run is started: its config is written anew."""
     try:
-        known = (trial.folder / CONFIG).stat()
+        known = (job.folder / CONFIG).stat()
     except FileNotFoundError:
         return None
     return known.st_ino, known.st_mtime_ns

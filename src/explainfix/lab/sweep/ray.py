@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .job import RESTARTS, Ending, Trial, attempt, note_failure, start_stamp
-from .progress import Tally
+from ..run.process import prepare_process
+from .job import RESTARTS, Ending, Job, attempt, note_failure, start_stamp
+from .progress import Progress
 
 _ANSWER = 15.0  # seconds that a cluster has to answer
 _PATIENCE = (
@@ -19,7 +20,7 @@ _PATIENCE = (
 
 
 def do_on_ray(
-    trials: Sequence[Trial], tally: Tally, *, cpus: int, gpus: float, address: str | None
+    jobs: Sequence[Job], progress: Progress, *, cpus: int, gpus: float, address: str | None
 ) -> None:
     """Do these runs, each with so many CPUs and GPUs, wherever the cluster has them.
 
@@ -32,25 +33,25 @@ def do_on_ray(
         if lacking and address is None:
             raise ValueError(lacking)
         if lacking:  # a cluster may grow
-            tally.say(trials[0], f"waits, as {lacking}")
+            progress.say(jobs[0], f"waits, as {lacking}")
         task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RESTARTS)(_work)
-        stamps = {trial.name: start_stamp(trial) for trial in trials}
+        stamps = {job.name: start_stamp(job) for job in jobs}
         here = str(Path.cwd())
-        waiting = {task.remote(trial, cpus, here): trial for trial in trials}
+        waiting = {task.remote(job, cpus, here): job for job in jobs}
         try:
             while waiting:
                 ended, _ = ray.wait(list(waiting), timeout=1.0)
-                for trial in waiting.values():
-                    stamp = start_stamp(trial)
-                    if stamp not in (None, stamps[trial.name]):
-                        stamps[trial.name] = stamp
-                        if trial.name in tally.running:
-                            tally.restart(trial, "its worker died")
+                for job in waiting.values():
+                    stamp = start_stamp(job)
+                    if stamp not in (None, stamps[job.name]):
+                        stamps[job.name] = stamp
+                        if job.name in progress.running:
+                            progress.restart(job, "its worker died")
                         else:
-                            tally.begin(trial)
-                tally.look()
+                            progress.begin(job)
+                progress.look()
                 for reference in ended:
-                    _settle(ray, reference, waiting.pop(reference), tally)
+                    _note_ending(ray, reference, waiting.pop(reference), progress)
         finally:
             # Our own connection ends its tasks when it is closed. Cancelling them first would now
             # and then end this process: Ray 2.60 does not expect it of a task about to begin.
@@ -72,26 +73,27 @@ def find_lacking(nodes: Sequence[Mapping[str, Any]], cpus: int, gpus: float) -> 
     return f"no machine of the cluster has {cpus} CPUs and {gpus:g} GPUs; they have {known}"
 
 
-def _work(trial: Trial, cpus: int, folder: str) -> Ending:
+def _work(job: Job, cpus: int, folder: str) -> Ending:
     """The task: one run, with the paths in its options as they were meant."""
     try:
         os.chdir(folder)
     except OSError as error:
         raise ValueError(f"this machine of the cluster does not see {folder!r}: {error}") from None
-    return attempt(trial, threads=cpus, patience=_PATIENCE)
+    prepare_process()
+    return attempt(job, threads=cpus, patience=_PATIENCE)
 
 
-def _settle(ray: Any, reference: Any, trial: Trial, tally: Tally) -> None:
+def _note_ending(ray: Any, reference: Any, job: Job, progress: Progress) -> None:
     try:
         ending: Ending = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
-        note_failure(trial, str(error.cause), str(error))
+        note_failure(job, str(error.cause), str(error))
         ending = "failed"
     except ray.exceptions.RayError as error:
         reason = str(error).partition("\n")[0]
-        note_failure(trial, f"its worker died, {RESTARTS + 1} times: {reason}", str(error))
+        note_failure(job, f"its worker died, {RESTARTS + 1} times: {reason}", str(error))
         ending = "failed"
-    tally.end(trial, ending)
+    progress.end(job, ending)
 
 
 def _import_ray() -> Any:
@@ -112,7 +114,6 @@ def _connected(ray: Any, address: str | None) -> Iterator[bool]:
         return
     if address is not None:
         _check_answer(address)
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked to report home
     try:
         ray.init(address=address, log_to_driver=False, logging_level="WARNING")
     except (ConnectionError, RuntimeError) as error:

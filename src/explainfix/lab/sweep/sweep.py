@@ -7,10 +7,10 @@ from ..data.dataset import Task, open_dataset
 from ..run.config import RunConfig
 from ..run.devices import started_by_torchrun
 from ..run.folder import Run, is_finished, read_run
-from .job import FAILED, Trial, failure_of
+from .job import FAILED, Job, failure_of
+from .progress import Progress
 from .progress import SweepMoment as SweepMoment
 from .progress import SweepReport as SweepReport
-from .progress import Tally
 from .workers import Engine as Engine
 from .workers import Workers as Workers
 
@@ -38,32 +38,32 @@ def sweep(
     """
     if started_by_torchrun():
         raise ValueError("a sweep starts its processes itself: start it without torchrun")
-    trials = _plan(configs, Path(runs))
-    different: dict[str, Trial] = {}
-    for trial in trials.values():
-        different.setdefault(trial.name, trial)
-    tally = Tally(different.values(), report)
+    jobs = _plan(configs, Path(runs))
+    different: dict[str, Job] = {}
+    for job in jobs.values():
+        different.setdefault(job.name, job)
+    progress = Progress(different.values(), report)
     waiting = []
-    for trial in different.values():
-        reason = failure_of(trial)
-        if is_finished(trial.folder):
-            (trial.folder / FAILED).unlink(missing_ok=True)
-            tally.done.add(trial.name)
+    for job in different.values():
+        reason = failure_of(job)
+        if is_finished(job.folder):
+            (job.folder / FAILED).unlink(missing_ok=True)
+            progress.done.add(job.name)
         elif reason is not None and not workers.retry:
-            tally.failed[trial.name] = reason
+            progress.failed[job.name] = reason
         else:
-            waiting.append(trial)
+            waiting.append(job)
     if waiting:
-        workers.do(waiting, tally)
-    if tally.failed:
-        raise _failure(trials, tally)
-    return {label: read_run(trial.folder) for label, trial in trials.items()}
+        workers.do(waiting, progress)
+    if progress.failed:
+        raise _failure(jobs, progress)
+    return {label: read_run(job.folder) for label, job in jobs.items()}
 
 
-def _plan(configs: Mapping[str, RunConfig], runs: Path) -> dict[str, Trial]:
+def _plan(configs: Mapping[str, RunConfig], runs: Path) -> dict[str, Job]:
     """The folder of each run, which depends on the task of its data."""
     tasks: dict[str, Task] = {}
-    trials = {}
+    jobs = {}
     for label, config in configs.items():
         data = repr((config.data, config.data_options, config.skip_damaged))
         if data not in tasks:
@@ -71,14 +71,14 @@ def _plan(configs: Mapping[str, RunConfig], runs: Path) -> dict[str, Trial]:
                 config.data, skip_damaged=config.skip_damaged, **config.data_options
             )
             tasks[data] = opened.task
-        trials[label] = Trial(label, config, runs, config.resolved(tasks[data]).name())
-    return trials
+        jobs[label] = Job(label, config, runs, config.resolved(tasks[data]).name())
+    return jobs
 
 
-def _failure(trials: Mapping[str, Trial], tally: Tally) -> SweepError:
-    failed = {k: tally.failed[t.name] for k, t in trials.items() if t.name in tally.failed}
-    lines = [f"{len(tally.failed)} of {len(tally.trials)} runs failed:"]
+def _failure(jobs: Mapping[str, Job], progress: Progress) -> SweepError:
+    failed = {k: progress.failed[t.name] for k, t in jobs.items() if t.name in progress.failed}
+    lines = [f"{len(progress.failed)} of {len(progress.jobs)} runs failed:"]
     for label, reason in failed.items():
-        lines.append(f"  {label}: {reason} ({trials[label].folder})")
+        lines.append(f"  {label}: {reason} ({jobs[label].folder})")
     lines.append(f"{FAILED} in each folder has more; try them again with retry=True (--retry)")
-    return SweepError(failed, len(tally.trials), "\n".join(lines))
+    return SweepError(failed, len(progress.jobs), "\n".join(lines))

@@ -7,18 +7,20 @@ import signal
 import threading
 import typing
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Literal
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from ...registry import unknown
 from ..run.folder import Moment, is_finished
-from .job import RESTARTS, Ending, Trial, attempt, note_failure
-from .progress import Tally
+from ..run.process import prepare_process
+from .job import RESTARTS, Ending, Job, attempt, note_failure
+from .progress import Progress
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -67,51 +69,51 @@ class Workers:
         if self.engine != "ray" and self.address is not None:
             raise ValueError(f"address={self.address!r} needs engine='ray', not {self.engine!r}")
 
-    def do(self, trials: Sequence[Trial], tally: Tally) -> None:
-        """Do these runs; however they end, they are told to the tally."""
+    def do(self, jobs: Sequence[Job], progress: Progress) -> None:
+        """Do these runs; however they end, they are told to the progress."""
         if self.engine == "here":
-            _do_here(trials, tally, self)
+            _do_here(jobs, progress, self)
         elif self.engine == "processes":
-            _do_in_processes(trials, tally, self)
+            _do_in_processes(jobs, progress, self)
         else:
             from .ray import do_on_ray
 
-            do_on_ray(trials, tally, cpus=self.cpus or 1, gpus=self.gpus, address=self.address)
+            do_on_ray(jobs, progress, cpus=self.cpus or 1, gpus=self.gpus, address=self.address)
 
 
-def _note_death(trial: Trial, deaths: int, why: str, tally: Tally) -> bool:
+def _note_death(job: Job, deaths: int, why: str, progress: Progress) -> bool:
     """Whether a run whose process died is to be started again; else it has failed."""
     if deaths <= RESTARTS:
-        tally.restart(trial, why)
+        progress.restart(job, why)
         return True
-    note_failure(trial, f"{why}, {deaths} times")
-    tally.end(trial, "failed")
+    note_failure(job, f"{why}, {deaths} times")
+    progress.end(job, "failed")
     return False
 
 
-def _do_here(trials: Sequence[Trial], tally: Tally, workers: Workers) -> None:
+def _do_here(jobs: Sequence[Job], progress: Progress, workers: Workers) -> None:
     def look(moment: Moment) -> None:
         if moment.row is not None:
-            tally.look()
+            progress.look()
 
     threads = torch.get_num_threads()
     try:
-        for trial in trials:
-            tally.begin(trial)
-            alone = trial.config.devices == 1  # else it would be called in another process
-            ending = attempt(trial, threads=workers.cpus, report=look if alone else None)
-            tally.end(trial, ending)
+        for job in jobs:
+            progress.begin(job)
+            alone = job.config.devices == 1  # else it would be called in another process
+            ending = attempt(job, threads=workers.cpus, report=look if alone else None)
+            progress.end(job, ending)
     finally:
         torch.set_num_threads(threads)
 
 
-def _do_in_processes(trials: Sequence[Trial], tally: Tally, workers: Workers) -> None:
-    count = min(workers.count, len(trials))
+def _do_in_processes(jobs: Sequence[Job], progress: Progress, workers: Workers) -> None:
+    count = min(workers.count, len(jobs))
     threads = workers.cpus or max(1, (os.cpu_count() or 1) // workers.count)
     gpus = [_visible_gpus(slot, workers.gpus) for slot in range(count)]
-    waiting, deaths = deque(trials), Counter[str]()
+    waiting, deaths = deque(jobs), Counter[str]()
     idle: dict[int, _Worker] = {}
-    busy: dict[int, tuple[_Worker, Trial]] = {}
+    busy: dict[int, tuple[_Worker, Job]] = {}
     try:
         while waiting or busy:
             for slot in [slot for slot in range(count) if slot not in busy][: len(waiting)]:
@@ -119,24 +121,24 @@ def _do_in_processes(trials: Sequence[Trial], tally: Tally, workers: Workers) ->
                 busy[slot] = worker, waiting.popleft()
                 with suppress(BrokenPipeError):  # it died idle, as is seen below
                     worker.pipe.send(busy[slot][1])
-                tally.begin(busy[slot][1])
+                progress.begin(busy[slot][1])
             wait([worker.pipe for worker, _ in busy.values()], timeout=1.0)
-            tally.look()
-            for slot, (worker, trial) in list(busy.items()):
+            progress.look()
+            for slot, (worker, job) in list(busy.items()):
                 if not worker.pipe.poll():
                     continue
                 del busy[slot]
                 ending = worker.ending()
                 if ending:
                     idle[slot] = worker
-                elif is_finished(trial.folder):  # it died just after
+                elif is_finished(job.folder):  # it died just after
                     ending = "done"
                 if ending:
-                    tally.end(trial, ending)
+                    progress.end(job, ending)
                     continue
-                deaths[trial.name] += 1
-                if _note_death(trial, deaths[trial.name], worker.death(), tally):
-                    waiting.appendleft(trial)
+                deaths[job.name] += 1
+                if _note_death(job, deaths[job.name], worker.death(), progress):
+                    waiting.appendleft(job)
     finally:
         _stop([*idle.values(), *(worker for worker, _ in busy.values())])
 
@@ -145,16 +147,10 @@ class _Worker:
     """A process that does one run after another."""
 
     def __init__(self, threads: int, gpus: str | None) -> None:
-        # Its threads must be known before it imports anything: processes that each use all cores
-        # wait for each other most of the time.
-        new = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-        if gpus is not None:
-            new["CUDA_VISIBLE_DEVICES"] = gpus
         spawn = multiprocessing.get_context("spawn")
         self.pipe, theirs = spawn.Pipe()
-        self.process = spawn.Process(target=_work, args=(theirs, threads))
-        with _environment(new):
-            self.process.start()
+        self.process = spawn.Process(target=_work, args=(theirs, threads, gpus))
+        self.process.start()
         theirs.close()  # so that the process's death closes the pipe
 
     def ending(self) -> Ending | None:
@@ -176,18 +172,24 @@ class _Worker:
         return f"its process died of {signal.Signals(-code).name}"
 
 
-def _work(pipe: "Connection[Ending, Trial]", threads: int) -> None:
+def _work(pipe: "Connection[Ending, Job]", threads: int, gpus: str | None) -> None:
     """What such a process does, until it is told to stop or the one that started it is gone."""
+    prepare_process()
+    # Processes that each use all cores wait for each other most of the time.
+    os.environ |= {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    threadpool_limits(threads)
+    if gpus is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches all; the first ends the others
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     while True:
         try:
-            trial = pipe.recv()
+            job = pipe.recv()
         except EOFError:
             return
-        pipe.send(attempt(trial, threads=threads))
+        pipe.send(attempt(job, threads=threads))
 
 
 def _end_with(sentinel: int) -> None:
@@ -219,18 +221,3 @@ def _visible_gpus(slot: int, gpus: float) -> str | None:
             f"{slot + 1} runs at a time with {gpus:g} GPUs each, but there are {len(names)} GPUs"
         )
     return ",".join(names[n] for n in mine)
-
-
-@contextmanager
-def _environment(new: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for processes that are started meanwhile."""
-    before = {name: os.environ.get(name) for name in new}
-    os.environ.update(new)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

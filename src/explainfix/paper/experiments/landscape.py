@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from ...backward.saved import kept_for_backward
 from ...explanation import Explanation, explain, saliency
-from ...fix import check_fixed, fix_
+from ...fix import fix_
 from ...lab.data.loader import Share, training_steps
 from ...lab.measure.statistics import Interval, mean_interval
-from ...lab.measure.timing import race_training
+from ...lab.measure.timing import time_training
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run, open_data
 from ...prune import prune_, zero_
+from ...recipe import check_fixed
 from .. import rivals, xrays
 from ..experiment import Claim, Experiment, Outcome, Verdict, Word, register
 from ..figures import COLOURS as METHOD_COLOURS
@@ -167,7 +168,7 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
     images, _ = next(steps)[0]
     racing = {name: runs_of(runs, name)[0].model("best") for name in TITLES}
     rounds = setting.pick(smoke=3, cpu=12, paper=30)
-    seconds = race_training(racing, images, rounds=rounds, narrow=0).times
+    seconds = time_training(racing, images, rounds=rounds, narrow=0).times
     found = {}
     for name, models in setting.tracked(list(networks.items()), "Measuring"):
         parameters = list(models[0].parameters())

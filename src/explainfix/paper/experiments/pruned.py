@@ -12,7 +12,7 @@ import numpy as np
 from ...fix import unfix_
 from ...lab.data.dataset import collate
 from ...lab.measure.statistics import mean_interval
-from ...lab.measure.timing import race_training
+from ...lab.measure.timing import time_training
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run, build_model, open_data
 from ...store import save
@@ -187,7 +187,7 @@ def time_of(setting: Setting, runs: Mapping[str, Run], mine: list[Point]) -> Tim
     x, _ = collate([data.prepare(images[i]) for i in range(config.batch_size)])
     networks = {name: run.model("last") for name, run in first.items()}
     rounds = setting.pick(smoke=3, cpu=ROUNDS, paper=0)
-    return race_training(networks, x, rounds=rounds, narrow=0).times
+    return time_training(networks, x, rounds=rounds, narrow=0).times
 
 
 def judge_times(every_point: list[Point], times: Mapping[str, Times]) -> Verdict:

@@ -15,7 +15,7 @@ from ...explanation.saliency import saliency
 from ...fix import fix_
 from ...lab.data.dataset import collate
 from ...lab.measure.statistics import Interval, mean_interval
-from ...lab.measure.timing import race_training
+from ...lab.measure.timing import time_training
 from ...lab.run.folder import Run
 from ...layers import spatial_layers
 from ...prune import channel_prune_
@@ -140,7 +140,7 @@ def time_networks(setting: Setting) -> dict[str, Times]:
     found = {}
     for family in setting.tracked(list(chosen), "Timing"):
         networks = contestants(chosen[family], ZEROED.get(family), batches)
-        found[family] = race_training(networks, batches[0][0], rounds=rounds, narrow=0).times
+        found[family] = time_training(networks, batches[0][0], rounds=rounds, narrow=0).times
     return found
 
 

@@ -9,10 +9,10 @@ from itertools import islice
 from torch import Tensor
 
 from ...explanation import Explanation, explain, saliency
-from ...fix import changed_layers
 from ...lab.data.dataset import Dataset
 from ...lab.data.loader import evaluation_batches
 from ...lab.run.folder import Run, open_data
+from ...recipe import changed_layers
 from .. import xrays
 from ..pretrained import find_pretrained
 from ..setting import Setting

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ....registry import datasets
 from .. import cache
-from ..archive import Tree, check_one_size, few, find_damaged, found_in, settle_damaged
+from ..archive import Tree, check_one_size, few, find_damaged, found_in, report_damaged
 from ..augment import Crop, InTurn, LabelNoise, add_noise, flip, shift_mean, stretch_contrast
 from ..checks import check_least, check_share
 from ..dataset import Augment, Dataset, Images, Listed, Sample
@@ -57,7 +57,7 @@ def bbbc038v1(
     check_least(0, seed=seed)
     check_least(1, crop=crop)
     parts, problems = _open_parts(path)
-    damaged = settle_damaged(path, problems, skip=skip_damaged)
+    damaged = report_damaged(path, problems, skip=skip_damaged)
     parts["train"], parts["val"] = divide(parts["train"], val_share, seed)
     bad = set(damaged)
     splits: dict[str, Images] = {}

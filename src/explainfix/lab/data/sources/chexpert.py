@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ....registry import datasets, unknown
-from ..archive import Tree, find_damaged, found_in, settle_damaged
+from ..archive import Tree, find_damaged, found_in, report_damaged
 from ..augment import Crop, InTurn, keep
 from ..checks import check_least, check_share
 from ..dataset import Dataset, Images, Listed, Sample
@@ -48,7 +48,7 @@ def chexpert(
     tree = Tree(folder)
     rows = {name: _read_rows(folder / name) for name in ("train.csv", "valid.csv")}
     damaged = find_damaged(tree, [image for part in rows.values() for image, _ in part])
-    settle_damaged(path, {"damaged or missing": damaged}, skip=skip_damaged)
+    report_damaged(path, {"damaged or missing": damaged}, skip=skip_damaged)
     train, val = _divide(rows["train.csv"], val_share, seed, by_patient)
     bad = set(damaged)
     splits: dict[str, Images] = {}

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 
 from ....registry import datasets
-from ..archive import Tree, check_one_size, few, find_damaged, settle_damaged
+from ..archive import Tree, check_one_size, few, find_damaged, report_damaged
 from ..augment import Crop, InTurn, flip, flip_sideways, keep
 from ..checks import check_least, check_share
 from ..dataset import Augment, Dataset, Images, Listed, Sample
@@ -67,7 +67,7 @@ def folder(
     groups, classes, lone = _list_items(tree, path)
     files = [file for items in groups.values() for i in items for file in (i.name, i.mask) if file]
     problems = {"damaged": find_damaged(tree, files), **lone}
-    damaged = settle_damaged(path, problems, skip=skip_damaged)
+    damaged = report_damaged(path, problems, skip=skip_damaged)
     groups = _divide(groups, val_share, test_share, seed)
     bad = set(damaged)
     splits: dict[str, Images] = {}

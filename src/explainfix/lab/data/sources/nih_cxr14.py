@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ....registry import datasets, unknown
 from .. import cache
-from ..archive import Tree, few, find_damaged, found_in, settle_damaged
+from ..archive import Tree, few, find_damaged, found_in, report_damaged
 from ..augment import InTurn, Shift, keep
 from ..checks import check_least, check_share
 from ..dataset import Dataset, Images, Listed, Sample
@@ -149,7 +149,7 @@ def _open_official(
     missing = [name for name in everything if name not in files]
     broken = find_damaged(tree, [files[name] for name in everything if name in files])
     problems = {"missing": missing, "damaged": broken}
-    damaged = settle_damaged(path, problems, skip=skip_damaged)
+    damaged = report_damaged(path, problems, skip=skip_damaged)
     train, val = divide(listed[LISTS[0]], val_share, seed, group=patients.__getitem__)
     bad = set(damaged)
     splits: dict[str, Images] = {}

@@ -103,6 +103,6 @@ def _draw(rng: np.random.Generator, size: int, strength: Array) -> Array:
 
 
 def _inside(distance: Array, softness: float) -> Array:
-    """One well inside distance 1, nought well outside."""
+    """One well inside distance 1, zero well outside."""
     soft: Array = 1 / (1 + np.exp(((distance - 1) * 6 / softness).clip(-30, 30)))
     return soft

@@ -8,7 +8,6 @@ nothing had been written in place.
 from __future__ import annotations
 
 import gc
-import random
 import weakref
 from collections import Counter
 from collections.abc import Iterator
@@ -17,83 +16,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..layers import Convolution, weight_name
-from ..nested import map_tensors, tensors_in
-from .graph import CHANCE, Graph, Node, Ref, View, functional, replaced, rule_name
+from ...layers import Convolution, weight_name
+from ...nested import tensors_in
+from .call import Call, same_seeds, stilled
+from .graph import Graph, Node, Ref, View, functional, replaced, rule_name
 
 # Operations that, in place, change how a tensor looks into its memory and not what is there.
 _TURNS = ("t", "transpose", "swapaxes", "swapdims", "squeeze", "unsqueeze", "detach", "as_strided")
 WRITE_BACK = "write_back"  # the name of a node that puts a view's new value into what it views
-
-
-@dataclass
-class Call:
-    """What a model is called with."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    @classmethod
-    def of(cls, example: Any) -> Call:
-        """A tensor, a tuple of positional inputs or a dictionary of keyword inputs."""
-        if isinstance(example, dict):
-            return cls((), example)
-        return cls(example if isinstance(example, tuple) else (example,), {})
-
-    def map(self, change: Any) -> Call:
-        return Call(*map_tensors((self.args, self.kwargs), change))
-
-    def tensors(self) -> list[Tensor]:
-        return tensors_in((self.args, self.kwargs))
-
-    def run(self, model: nn.Module, *, chance: bool = True) -> Any:
-        """The model's output, on a copy of the inputs, with the same random numbers every time.
-
-        Without `chance` the model is known to draw none.
-        """
-        copied = self.map(lambda x: x.detach().as_subclass(Tensor).clone())
-        with torch.no_grad(), same_seeds(), _Still() if chance else nullcontext():
-            return model(*copied.args, **copied.kwargs)
-
-
-def stilled(func: Any, args: Any, kwargs: Any) -> Any:
-    """What an operation gives if random numbers are all the same.
-
-    So it makes no difference how many are drawn, nor in which order memory is filled with them.
-    """
-    name = rule_name(func)
-    if name == "native_dropout":
-        return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
-    result = func(*args, **kwargs)
-    return result.fill_(1 if name == "bernoulli" else 0.5) if name in CHANCE else result
-
-
-class _Still(TorchDispatchMode):
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return stilled(func, args, kwargs or {})
-
-
-@contextmanager
-def same_seeds() -> Iterator[None]:
-    """Generators begin anew, and go on outside as if they had not; `as_found` minds PyTorch's."""
-    own, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002
-    try:
-        with torch.random.fork_rng():
-            torch.default_generator.manual_seed(0)
-            if torch.cuda.is_initialized():
-                torch.cuda.manual_seed_all(0)
-            yield
-    finally:
-        random.setstate(own)
-        np.random.set_state(arrays)  # noqa: NPY002
 
 
 class _Memory:

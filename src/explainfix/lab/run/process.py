@@ -1,10 +1,25 @@
-"""Keep what the next step of training needs again: large blocks of memory, compiled kernels."""
+"""What a process of explainfix's own sets before it trains or measures.
+
+The command line does it, and so do the processes that a sweep or training on several devices
+starts. Nothing that others call does: whose process it is decides. docs/train.md has the lines.
+"""
 
 import ctypes
+import logging
 import os
 import sys
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
+
+
+def prepare_process() -> None:
+    """Keep large blocks of memory and compiled kernels; let no library report what is no news."""
+    keep_large_blocks()
+    keep_kernels()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked to report home
+    # That processes start, and that the others are ended when one fails.
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
 
 
 def keep_large_blocks() -> bool:

@@ -1,0 +1,149 @@
+"""Models on disk: one safetensors file that says how to rebuild the model. No pickle is written."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ..layers import Track, attributes_as_found, spatial_layers, weight_name
+from ..prune.cut import cut_again_, cuts_of
+from ..recipe import (
+    KernelRecipe,
+    can_regenerate,
+    changed_layers,
+    mark_fixed,
+    recipes,
+    regenerate,
+)
+from ..registry import models
+from .files import check_free, written
+from .header import FORMAT, HEADER, Origin, damaged, origin_of, read_header, set_origin
+from .weights import check_fit, read_safetensors
+
+
+def save(model: nn.Module, path: str | Path, *, overwrite: bool = False) -> None:
+    """Write the model to one safetensors file that `load` turns back into the same model.
+
+    Fixed kernels that their recipe gives back bit for bit are left out. The file appears under its
+    name only when it is complete.
+
+    >>> import explainfix as xf
+    >>> model = xf.create_model("unetd")
+    >>> recipe = xf.fix_(model, "ghaar")
+    >>> folder = getfixture("tmp_path")
+    >>> xf.save(model, folder / "unetd.safetensors")
+    >>> xf.check_fixed(xf.load(folder / "unetd.safetensors"))
+    """
+    path = Path(path)
+    check_free(path, overwrite=overwrite)
+    fixed, changed = recipes(model), changed_layers(model)
+    left_out = {weight_name(p) for p, r in fixed.items() if p not in changed and can_regenerate(r)}
+    origin = origin_of(model)
+    tensors: dict[str, Tensor] = {}
+    first_name: dict[int, str] = {}
+    aliases: dict[str, str] = {}  # tied weights are written once
+    for name, value in model.state_dict(keep_vars=True).items():
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{name!r} in the model's state is no tensor and cannot be saved")
+        if first_name.setdefault(id(value), name) != name:
+            aliases[name] = first_name[id(value)]
+        elif name not in left_out:
+            tensors[name] = value.detach().cpu().contiguous().clone()
+    header = {
+        "format": FORMAT,
+        "origin": asdict(origin) if origin else None,
+        "fixed": {p: asdict(recipe) for p, recipe in fixed.items()},
+        "aliases": aliases,
+        "cuts": [asdict(cut) for cut in cuts_of(model)],
+    }
+    with written(path, overwrite=overwrite) as temporary:
+        save_file(tensors, temporary, {HEADER: json.dumps(header, sort_keys=True)})
+
+
+def load(
+    path: str | Path, model: nn.Module | None = None, *, progress: Track | None = None
+) -> nn.Module:
+    """The model in a file written by `save`: rebuilt, or put into the `model` you pass.
+
+    Regenerated kernels are checked against their digests. On any error `model` is as it was.
+    `progress` wraps the loop over the layers to regenerate.
+    """
+    path = Path(path)
+    tensors, metadata = read_safetensors(path)
+    if HEADER not in metadata:
+        raise ValueError(
+            f"{str(path)!r} was not written by explainfix.save; if it holds weights, pass it to "
+            "create_model(SPEC, weights=FILE)"
+        )
+    header = read_header(path, metadata[HEADER])
+    fixed = header.fixed
+    target = _rebuild(path, header.origin) if model is None else model
+    with attributes_as_found(target, on_error_only=True):
+        pending = header.cuts[len(cuts_of(target)) :]  # a model given may be pruned, or not yet
+        try:
+            cut_again_(target, pending)
+        except Exception as error:  # whatever a damaged cut leads to
+            raise ValueError(
+                f"{str(path)!r} does not fit the model, or its header is damaged: {error}"
+            ) from error
+        missing = {
+            weight_name(p): recipe
+            for p, recipe in fixed.items()
+            if weight_name(p) not in tensors and can_regenerate(recipe)
+        }
+        given = tensors | {name: _shape_alone(recipe) for name, recipe in missing.items()}
+        aliases = {name: first for name, first in header.aliases.items() if first in given}
+        given |= {name: given[first] for name, first in aliases.items()}
+        own: dict[str, Tensor] = target.state_dict(keep_vars=True)
+        check_fit(own, given, str(path))
+        if model is not None:
+            _check_dtypes(own, given, path)
+        for name in progress(missing) if progress else missing:
+            try:
+                given[name] = regenerate(missing[name])
+            except TypeError as error:  # an option that the method does not have
+                raise damaged(path, error) from error
+        given |= {name: given[first] for name, first in aliases.items()}
+        if model is None:
+            for name, value in own.items():  # a model saved in half precision comes back so
+                value.data = value.data.to(given[name].dtype)
+        target.load_state_dict(given)
+    formerly_fixed = recipes(target)
+    for layer_path, layer in spatial_layers(target).items():
+        if layer_path in fixed or layer_path in formerly_fixed:
+            mark_fixed(layer, fixed.get(layer_path))
+    if origin_of(target) is None:
+        set_origin(target, header.origin)
+    return target
+
+
+def _check_dtypes(own: Mapping[str, Tensor], given: Mapping[str, Tensor], path: Path) -> None:
+    for name, value in own.items():
+        if value.dtype != given[name].dtype:
+            raise ValueError(
+                f"{str(path)!r} holds {name!r} in {given[name].dtype}, the model in {value.dtype}; "
+                "convert the model first, or let load build it"
+            )
+
+
+def _shape_alone(recipe: KernelRecipe) -> Tensor:
+    """What stands for kernels that are not made yet."""
+    return torch.empty(recipe.shape, dtype=getattr(torch, recipe.dtype), device="meta")
+
+
+def _rebuild(path: Path, origin: Origin | None) -> nn.Module:
+    if origin is None or origin.source == "python":
+        # A weights file is data: it must not choose which Python file to run.
+        built = f" (it was built by {origin.spec!r})" if origin else ""
+        raise ValueError(
+            f"{str(path)!r} holds a model of your own{built}: build it and pass it, "
+            "load(path, model=...)"
+        )
+    build = models.find(origin.source).build
+    model = build(origin.name, origin.num_classes, origin.in_channels, False)
+    set_origin(model, origin)
+    return model
