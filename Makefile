@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+OLDEST := .venv-oldest
 
-.PHONY: demo test quick bench lint browser clean
+.PHONY: demo test quick oldest bench lint browser clean
 
 demo: $(READY)  ## fix, train, explain, prune and compare U-NetD on drawn nuclei, in one page
 	$(BIN)/python examples/demo.py
@@ -13,6 +14,9 @@ test: lint browser  ## everything: style, types, doctests, tests, the whole zoo
 
 quick: lint browser  ## the part for daily work
 	$(BIN)/pytest -q -n 2 -m "not zoo"
+
+oldest: $(OLDEST)/ready  ## the quick tests with the oldest Python and packages that are promised
+	$(OLDEST)/bin/pytest -q -n 2 -m "not zoo" -W default
 
 bench: $(READY)  ## times and ratios: the methods, explanations, pruning, training (45 minutes)
 	$(BIN)/python benchmarks/filters.py
@@ -44,5 +48,13 @@ $(READY): pyproject.toml Makefile
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
+$(OLDEST)/ready: pyproject.toml tools/lower_bounds.py
+	python3.11 -m venv --clear $(OLDEST)
+	python3.11 tools/lower_bounds.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --upgrade pip
+	$(OLDEST)/bin/python -m pip install --quiet --editable '.[dev]' \
+	  --constraint $(OLDEST)/constraints.txt
+	@touch $@
+
 clean:
-	rm -rf .venv demo
+	rm -rf .venv $(OLDEST) demo
