@@ -3,7 +3,7 @@
 import csv
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from ...store import load
 from ...zoo import create_model
 from ..data.dataset import Dataset, open_dataset
 from .checkpoint import Checkpoint, writing
-from .config import RunConfig, make_config, read_config
+from .config import RunConfig, differences, make_config, read_config
 from .pruned_start import zero_kernels_
 
 if TYPE_CHECKING:
@@ -104,6 +104,21 @@ def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
     return model
 
 
+def find_folder(runs: Path, config: RunConfig) -> Path:
+    """Where a run is, or is to be: under its name, or the one that names formerly had.
+
+    What is there must be the run that is asked for.
+    """
+    folder, former = runs / config.name(), runs / config.former_name()
+    if (folder / CONFIG).is_file():
+        if others := differences(folder / CONFIG, config):
+            told = ", ".join(f"{k} is {old!r}, not {new!r}" for k, (old, new) in others.items())
+            raise ValueError(f"{str(folder)!r} holds another run, whose {told}: move it away")
+    elif (former / CONFIG).is_file() and not differences(former / CONFIG, config):
+        return former
+    return folder
+
+
 def start_run(folder: Path, config: RunConfig) -> None:
     """Write the config of a run into its folder."""
     with writing(folder / CONFIG) as file:
@@ -141,16 +156,14 @@ def write_metrics(folder: Path, history: Sequence[dict[str, float]]) -> None:
         table.writerows(history)
 
 
-def write_result(
-    folder: Path, network: nn.Module, progress: Checkpoint, left_out: Mapping[str, Sequence[str]]
-) -> None:
+def write_result(folder: Path, network: nn.Module, progress: Checkpoint) -> None:
     """Mark a run as finished, with what it says of itself."""
     parameters = list(network.parameters())
     result = {
         "epochs": progress.epoch,
         "best": progress.best,
         "last": progress.history[-1],
-        "left_out": {split: names for split, names in left_out.items() if names},
+        "left_out": {split: names for split, names in progress.left_out.items() if names},
         "seconds": round(sum(row["seconds"] for row in progress.history), 3),
         "parameters": sum(p.numel() for p in parameters),
         "learned_parameters": sum(p.numel() for p in parameters if p.requires_grad),
