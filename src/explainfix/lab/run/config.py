@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from ...fix import KernelScale
 from ...registry import filters, unknown
+from ...zoo.opening import file_of
 from ..data.dataset import Task
 from .losses import TASK_LOSSES
 
@@ -199,7 +200,7 @@ class RunConfig:
         files = [_fingerprint(text) for text in (self.model, self.weights, self.fix_guide) if text]
         text = json.dumps([*content, files], sort_keys=True)
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-        model = Path(self.model).stem if _file_of(self.model) else self.model
+        model = Path(self.model).stem if file_of(self.model) else self.model
         parts = (model, self.data.partition(":")[0], self.fix or "learned", digest)
         return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts)
 
@@ -289,14 +290,6 @@ def _toml(value: Any) -> str:
     raise ValueError(f"{value!r} cannot be written as TOML")
 
 
-def _file_of(text: str) -> Path | None:
-    """The file that a model, weights or guide names: FILE, FILE.py:FACTORY or NAME@FILE."""
-    for candidate in (text, re.sub(r"(\.py):\w+$", r"\1", text), text.partition("@")[2]):
-        if candidate and Path(candidate).is_file():
-            return Path(candidate)
-    return None
-
-
 def _fingerprint(text: str) -> str:
-    file = _file_of(text)
+    file = file_of(text)
     return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest() if file else ""

@@ -16,6 +16,7 @@ from ...fix import fix_
 from ...recipe import recipes
 from ...store import load
 from ...zoo import create_model
+from ...zoo.opening import is_saved, open_guide
 from ..data.dataset import Dataset, open_dataset
 from .checkpoint import Checkpoint, writing
 from .config import RunConfig, differences, make_config, read_config
@@ -80,7 +81,7 @@ def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
     """The network of a run before its first step, fixed, zeroed and pruned if it is to be."""
     with torch.random.fork_rng([]):  # models are made on the CPU
         torch.default_generator.manual_seed(config.seed)
-        if config.model.endswith(".safetensors"):
+        if is_saved(config.model):
             model = load(config.model)
         else:
             model = create_model(
@@ -95,7 +96,7 @@ def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
                 config.fix,
                 seed=config.fix_seed,
                 scale=config.fix_scale,
-                guide=_open_guide(config.fix_guide) if config.fix_guide else None,
+                guide=open_guide(config.fix_guide) if config.fix_guide else None,
                 layers=config.fix_layers or None,
                 **config.fix_options,
             )
@@ -221,11 +222,3 @@ def _lock(file: TextIO, folder: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise BusyError(f"{str(folder)!r} is being run by another process") from None
-
-
-def _open_guide(guide: str) -> nn.Module:
-    """The model in a saved file, or of a name with pretrained weights or those of NAME@FILE."""
-    if guide.endswith(".safetensors") and "@" not in guide:
-        return load(guide)
-    name, _, file = guide.partition("@")
-    return create_model(name, weights=file or "pretrained")
