@@ -12,8 +12,7 @@ from ..lab.run.folder import Run, is_finished
 from ..registry import experiments
 from . import list_experiments
 from .experiment import Experiment
-from .page import write_page
-from .record import Record, read_outcome, write_outcome
+from .record import Record, read_outcome, write_outcome, write_page
 from .setting import Scale, Setting
 
 
@@ -35,7 +34,7 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
     keep_kernels()  # before any convolution: times of several networks in turns need it
     began = time.monotonic()
     runs = experiment.train(setting)
-    outcome = experiment.judge(setting, runs)
+    evidence = experiment.judge(setting, runs)
     trained = {run.folder: training_seconds(run) for run in runs.values()}
     about = {
         "scale": setting.scale,
@@ -44,7 +43,7 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
         "runs": sorted(path.name for path in trained),
         "training_seconds": round(sum(trained.values()), 1),  # of all runs, whenever they were done
     }
-    record = write_outcome(folder, experiment, outcome, about)
+    record = write_outcome(folder, experiment, evidence, about)
     write_page(folder, record)
     return record
 

@@ -7,6 +7,7 @@ from explainfix.lab.measure.statistics import Interval
 from explainfix.paper.experiments import savings
 from explainfix.paper.setting import Setting
 from explainfix.paper.xrays import NETWORKS, Network
+from explainfix.paper.zeroing import share_saved
 
 COUNTS = {
     "resnet": (23_512_133, 11_300_000),
@@ -45,7 +46,7 @@ def test_spatial_parameters_of_resnet50_by_hand():
 
 
 def test_share_saved():
-    found = savings.share_saved({"learned": [2.0, 4.0, 2.0], "fixed": [1.5, 3.0, 1.5]}, "fixed")
+    found = share_saved([1.5, 3.0, 1.5], [2.0, 4.0, 2.0])
     assert (found.mean, found.low, found.high) == pytest.approx((0.25, 0.25, 0.25))
 
 

@@ -6,31 +6,31 @@ Both are held against the gradient of the image, and against the same gradient m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...lab.data.dataset import Dataset
-from ...lab.measure.statistics import Interval, mean_interval
+from ...lab.measure.statistics import mean_interval
 from ...lab.run.folder import Run
 from ...layers import spatial_layers
 from ...zoo import create_model
 from .. import xrays
-from ..experiment import Claim, Experiment, Outcome, Verdict, register
+from ..contrast import Measure, Scores, say_all, signed
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims, register
 from ..figures import COLOURS, new_figure, tidy
 from ..pretrained import find_pretrained, missing_note
+from ..scores import Array
 from ..setting import Setting
-from ..verdicts import above, every
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 Maps = dict[str, Tensor]  # by layer, or level of the transform: `(channels, h, w)`
 
 HAAR = "Haar transform"
@@ -39,40 +39,60 @@ SMALLEST = 8  # pixels: smaller maps are left out
 CHANNELS = 16  # of each layer, drawn at random
 INK = tuple(COLOURS[name] for name in ("ghaar", "ones", "psine", "unchanged", "dct2"))
 
-_RULE = (
-    "For each image the correlation of the size of {what} with the image's gradient, less that "
-    "with the same gradient moved by a random distance, mean over {over}. Agrees if the 95% t "
-    "interval over images lies above 0{each}, disagrees if below{one}, else undecided."
+
+@dataclass(frozen=True)
+class HaarKey:
+    """What tells scores of the transform apart."""
+
+    image: int
+
+
+@dataclass(frozen=True)
+class EdgeKey:
+    """What tells scores of networks apart."""
+
+    network: str
+    image: int
+
+
+class AlikeKey(EdgeKey):
+    """The same, against the transform instead of edges."""
+
+
+_ELSEWHERE = "less that with the same moved by a random distance"
+_GRADIENT = f"correlation of size with the image's gradient, {_ELSEWHERE}"
+_COEFFICIENTS = (
+    f"correlation of size with the vertical coefficients of the first level, {_ELSEWHERE}"
 )
+haar = Measure(_GRADIENT, HaarKey).mean("the coefficients, mean over levels and directions")
+edges, alike = (
+    Measure(name, key).each("random activations, mean over spatial layers and channels")
+    for name, key in ((_GRADIENT, EdgeKey), (_COEFFICIENTS, AlikeKey))
+)
+say_short = partial(say_all, digits=2)
 CLAIMS = (
     Claim(
         "wavelets",
         "The coefficients of a Haar wavelet transform are edge features.",
         "edges",
-        _RULE.format(what="the coefficients", over="levels and directions", each="", one=""),
+        (haar > 0).said(lambda found: signed(found[()], 2)),
     ),
     Claim(
         "networks",
         "The activations of a network are edge features.",
         "edges",
-        _RULE.format(
-            what="randomly drawn activations",
-            over="spatial layers and channels",
-            each=" for every network",
-            one=" for one",
-        ),
+        (edges > 0).for_every("network").said(say_short),
     ),
     Claim(
         "alike",
         "Activations and wavelet coefficients show the same edges.",
         "alike to the eye",
-        "The same with the correlation of activations with the vertical coefficients of the first "
-        "level, and with those moved.",
+        (alike > 0).for_every("network").said(say_short),
     ),
 )
 
 
-def train(setting: Setting) -> dict[str, Run]:
+def train(setting: Setting) -> dict[xrays.Key, Run]:
     """A learned ResNet of classification; at the paper's scale one from ImageNet, untrained."""
     if setting.scale == "paper":
         return {}
@@ -80,29 +100,28 @@ def train(setting: Setting) -> dict[str, Run]:
     return xrays.train_methods(setting, begins, ["learned"], [0])
 
 
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
+def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
     """Run every network on some test images and measure."""
-    data = setting.open_data("xrays")
-    images = first_images(data, setting.pick(smoke=4, cpu=24, paper=24))
+    images = first_images(setting.open_data("xrays"), setting.pick(smoke=4, cpu=24, paper=24))
     networks = open_networks(setting, runs)
-    edges: dict[str, Array] = {HAAR: measure_haar(images)}
-    alike: dict[str, Array] = {}
+    found = measure_haar(images)
+    scores: dict[Any, float] = {HaarKey(i): value for i, value in enumerate(found)}
     depths: dict[str, Array] = {}
     for name, network in setting.tracked(list(networks.items()), "Activations"):
-        found = measure(network, images)
-        edges[name] = found[..., 0].mean(1)
-        alike[name] = found[..., 1].mean(1)
-        depths[name] = found[..., 0].mean(0)
-    return Outcome(
-        verdicts=verdicts(edges, alike),
-        tables={"Correlation with edges, less that with edges elsewhere": table(edges, alike)},
+        leads = measure(network, images)
+        depths[name] = leads[..., 0].mean(0)
+        for i, (edge, like) in enumerate(leads.mean(1)):
+            scores[EdgeKey(name, i)], scores[AlikeKey(name, i)] = float(edge), float(like)
+    return Evidence(
+        verdicts=judge_claims(CLAIMS, scores),
+        tables={"Correlation with edges, less that with edges elsewhere": table(scores)},
         figures={
             "A test image and its gradient; randomly drawn activations of each network, from "
             "early layers (left) to late ones; vertical, horizontal and diagonal coefficients of "
             "a Haar transform, three levels": draw(networks, images),
             "Correlation with edges by depth, from the first spatial layer to the last whose maps "
             f"are at least {SMALLEST} pixels; dashed: the Haar transform": plot_depths(
-                depths, float(edges[HAAR].mean())
+                depths, float(np.mean(found))
             ),
         },
         notes=notes(setting, len(images)),
@@ -115,11 +134,11 @@ def first_images(data: Dataset, count: int) -> list[Tensor]:
     return [data.prepare(split[i]).image for i in range(min(count, len(split)))]
 
 
-def open_networks(setting: Setting, runs: Mapping[str, Run]) -> dict[str, nn.Module]:
+def open_networks(setting: Setting, runs: Mapping[xrays.Key, Run]) -> dict[str, nn.Module]:
     """The trained networks of this scale by name."""
     if setting.scale == "paper":
         return {"ResNet50 on ImageNet": create_model("torchvision:resnet50", weights="pretrained")}
-    title = xrays.networks(setting)["resnet"].title
+    title = xrays.NETWORKS[setting.scale]["resnet"].title
     networks = {f"{title} on x-rays": run.model("best") for run in runs.values()}
     if setting.scale == "cpu":
         pretrained = find_pretrained("MobileNetV2", "EfficientNet-lite0")
@@ -186,15 +205,15 @@ def measure(network: nn.Module, images: Sequence[Tensor]) -> Array:
     return np.array(rows)
 
 
-def measure_haar(images: Sequence[Tensor]) -> Array:
-    """`(images,)`: the same of the transform's coefficients."""
+def measure_haar(images: Sequence[Tensor]) -> list[float]:
+    """The same of the transform's coefficients, an image each."""
     found = []
     for number, image in enumerate(images):
         random = torch.Generator().manual_seed(number)
         edges = gradient_size(image[0])
         levels = [m for m in haar_transform(image[0]).values() if min(m.shape[1:]) >= SMALLEST // 2]
         found.append(float(np.mean([lead(maps, edges, random) for maps in levels])))
-    return np.array(found)
+    return found
 
 
 def lead(maps: Tensor, target: Tensor, random: torch.Generator) -> float:
@@ -212,7 +231,7 @@ def lead(maps: Tensor, target: Tensor, random: torch.Generator) -> float:
 
 
 def correlations(rows: Tensor, target: Tensor) -> Tensor:
-    """Pearson's correlation of each row with the target; nought for a constant one.
+    """Pearson's correlation of each row with the target; zero for a constant one.
 
     >>> rows = torch.tensor([[1.0, 2, 3], [3, 2, 1], [5, 5, 5]])
     >>> correlations(rows, torch.arange(3.0)).round(decimals=4).tolist()
@@ -224,43 +243,22 @@ def correlations(rows: Tensor, target: Tensor) -> Tensor:
     return torch.where(norms > 1e-12, (a @ b) / norms.clamp(min=1e-12), 0.0)
 
 
-def verdicts(edges: Mapping[str, Array], alike: Mapping[str, Array]) -> dict[str, Verdict]:
-    """The three claims, by their rules."""
-    haar = mean_interval(edges[HAAR])
-    networks = {name: values for name, values in edges.items() if name != HAAR}
-    return {
-        "wavelets": Verdict(above(haar), _write(haar)),
-        "networks": _for_all(networks),
-        "alike": _for_all(alike),
-    }
-
-
-def _for_all(found: Mapping[str, Array]) -> Verdict:
-    intervals = {name: mean_interval(values) for name, values in found.items()}
-    said = ", ".join(f"{name} {_write(interval)}" for name, interval in intervals.items())
-    return Verdict(every([above(interval) for interval in intervals.values()]), said)
-
-
-def _write(found: Interval) -> str:
-    return f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
-
-
-def table(edges: Mapping[str, Array], alike: Mapping[str, Array]) -> pd.DataFrame:
+def table(scores: Scores) -> Rows:
     """A row for the transform and for each network."""
-    import pandas as pd
-
-    rows = []
-    for name, values in edges.items():
-        other = _write(mean_interval(alike[name])) if name in alike else "–"
-        rows.append(
-            {
-                "": name,
-                "images": len(values),
-                "with the gradient": _write(mean_interval(values)),
-                "with vertical coefficients": other,
-            }
-        )
-    return pd.DataFrame(rows)
+    kinds: dict[type, dict[str, list[float]]] = {HaarKey: {}, EdgeKey: {}, AlikeKey: {}}
+    for key, score in scores.items():
+        kinds[type(key)].setdefault(getattr(key, "network", HAAR), []).append(score)
+    return [
+        {
+            "": name,
+            "images": len(values),
+            "with the gradient": signed(mean_interval(values), 2),
+            "with vertical coefficients": signed(mean_interval(kinds[AlikeKey][name]), 2)
+            if name in kinds[AlikeKey]
+            else "–",
+        }
+        for name, values in (kinds[HaarKey] | kinds[EdgeKey]).items()
+    ]
 
 
 def draw(networks: Mapping[str, nn.Module], images: Sequence[Tensor]) -> Figure:
