@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, TypeVar
 
@@ -35,7 +35,6 @@ _AT = {
 }
 _FIELDS = {  # others as they are
     "images": "kind of images",
-    "finding": "finding and seed",
     "zeroed": "share zeroed",
     "family": "network",
     "begin": "start",
@@ -95,32 +94,51 @@ def pick(found: Mapping[Any, T], **where: Any) -> list[T]:
 
 
 @dataclass(frozen=True)
-class Measure:
-    """What is scored, and the type of the keys that its scores have."""
+class Sample:
+    """The key of a measurement that was done several times."""
 
     name: str
-    key: type
+    number: int
+
+
+def samples(found: Mapping[str, Iterable[float]]) -> Scores:
+    """Measurements by name as scores."""
+    return {Sample(k, i): float(v) for k, values in found.items() for i, v in enumerate(values)}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is scored, the type of the keys that its scores have, and words for their fields."""
+
+    name: str
+    key: type = Sample
+    words: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Those of its keys."""
         return tuple(field.name for field in dataclasses.fields(self.key))
 
-    def mean(self, name: str, **where: Any) -> Quantity:
+    def listed(self, fields: Sequence[str]) -> str:
+        """Fields as a list in a sentence."""
+        *most, last = (self.words.get(f, _FIELDS.get(f, f)) for f in fields)
+        return " and ".join(filter(None, [", ".join(most), last]))
+
+    def mean(self, phrase: str, /, **where: Any) -> Quantity:
         """The scores whose keys have these values; the mean of those that are then alike."""
         several = any(len(_allowed(wanted)) > 1 for wanted in where.values())
         return Quantity(
             self,
-            f"the mean of {name}" if several else name,
+            f"the mean of {phrase}" if several else phrase,
             tuple(field for field in self.fields if field not in where),
             lambda scores: _select(self._units(scores), where),
         )
 
-    def each(self, name: str, **where: Any) -> Quantity:
+    def each(self, phrase: str, /, **where: Any) -> Quantity:
         """The scores whose keys have these values, each for itself."""
         return Quantity(
             self,
-            name,
+            phrase,
             self.fields,
             lambda scores: _select(self._units(scores), where, apart=True),
         )
@@ -184,10 +202,11 @@ class Rule:
     high: float = inf
     groups: tuple[str, ...] = ()
     say: Callable[[Intervals], str] | None = None
+    alone: bool = False  # whether a single value is judged by itself
 
-    def for_every(self, *fields: str) -> Rule:
+    def for_every(self, *fields: str, alone: bool = False) -> Rule:
         """An interval for each value of these fields, all of which must agree."""
-        return dataclasses.replace(self, groups=fields)
+        return dataclasses.replace(self, groups=fields, alone=alone)
 
     def said(self, say: Callable[[Intervals], str]) -> Rule:
         """With other words for what was measured."""
@@ -205,17 +224,21 @@ class Rule:
             found.setdefault(tuple(fields[group] for group in self.groups), []).append(value)
         if not found:
             return Verdict("undecided", ABSENT)
-        intervals = {group: mean_interval(values) for group, values in found.items()}
+        intervals = {
+            group: Interval("alone", 1, *values * 3)
+            if self.alone and len(values) == 1
+            else mean_interval(values)
+            for group, values in found.items()
+        }
         word = every([word_of(one, self.low, self.high) for one in intervals.values()])
         return Verdict(word, (self.say or say_lowest)(intervals))
 
     def __str__(self) -> str:
         """The rule as a sentence."""
         units = [name for name in self.quantity.fields if name not in self.groups]
-        measure = self.quantity.measure.name
-        head = (
-            f"{measure[0].upper()}{measure[1:]}, for each {listed(units)}: {self.quantity.phrase}."
-        )
+        measure, phrase = self.quantity.measure, self.quantity.phrase
+        head = f"{measure.name[0].upper()}{measure.name[1:]}, for each {measure.listed(units)}"
+        each = ", or a single value," if self.alone else ""
         if self.low == -inf:
             agrees, disagrees = f"below {self.high:g}", "above"
         elif self.high < inf:
@@ -224,10 +247,12 @@ class Rule:
             disagrees = "wholly outside"
         else:
             agrees, disagrees = f"above {self.low:g}", "below"
-        all_, one = (f" for every {listed(self.groups)}", " for one") if self.groups else ("", "")
+        all_, one = (
+            (f" for every {measure.listed(self.groups)}", " for one") if self.groups else ("", "")
+        )
         return (
-            f"{head} Agrees if the 95% t interval lies {agrees}{all_}, disagrees if it lies "
-            f"{disagrees}{one}, else undecided."
+            f"{head}: {phrase}. Agrees if the 95% t interval{each} lies {agrees}{all_}, disagrees "
+            f"if it lies {disagrees}{one}, else undecided."
         )
 
 
@@ -243,25 +268,15 @@ def say_all(found: Intervals, digits: int = 3) -> str:
     return ", ".join(f"{group[-1]} {signed(one, digits)}" for group, one in found.items())
 
 
-def listed(fields: Sequence[str]) -> str:
-    """Fields as a list in a sentence.
-
-    >>> listed(["network", "images", "seed"])
-    'network, kind of images and seed'
-    """
-    *most, last = (_FIELDS.get(field, field) for field in fields)
-    return " and ".join(filter(None, [", ".join(most), last]))
-
-
 def _select(values: Values, where: Mapping[str, Any], *, apart: bool = False) -> Values:
     """Those with the wanted fields; unless kept apart they lose these, and equals are averaged."""
-    for field, wanted in where.items():
+    for name, wanted in where.items():
         if wanted in (max, min):
-            where = {**where, field: wanted(dict(unit)[field] for unit in values)}
+            where = {**where, name: wanted(dict(unit)[name] for unit in values)}
     groups: dict[Unit, list[float]] = {}
     for unit, value in values.items():
         fields = dict(unit)
-        if all(w is ANY or fields[field] in _allowed(w) for field, w in where.items()):
+        if all(wanted is ANY or fields[name] in _allowed(wanted) for name, wanted in where.items()):
             rest = unit if apart else tuple(pair for pair in unit if pair[0] not in where)
             groups.setdefault(rest, []).append(value)
     return {unit: float(np.mean(alike)) for unit, alike in groups.items()}

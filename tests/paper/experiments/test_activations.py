@@ -1,12 +1,11 @@
 """Edges: the Haar transform, the gradient, and correlations against maps known by hand."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import activations
-from explainfix.paper.experiments.activations import AlikeKey, EdgeKey, HaarKey
 
 
 def test_the_transform_keeps_the_energy():
@@ -61,17 +60,12 @@ def test_a_network_of_edge_filters_is_one_and_comes_back_without_hooks():
     assert not model[0]._forward_hooks
 
 
-def words(haar, edges, alike):
-    scores = {HaarKey(i): value for i, value in enumerate(haar)}
-    for key, found in ((EdgeKey, edges), (AlikeKey, alike)):
-        scores |= {key(name, i): v for name, values in found.items() for i, v in enumerate(values)}
-    judged = judge_claims(activations.CLAIMS, scores)
-    return {key: verdict.word for key, verdict in judged.items()}
-
-
 def test_verdicts():
-    edges, opposite = {"a": [0.2, 0.22, 0.21]}, {"a": [-0.2, -0.22, -0.21]}
-    found = words([0.6, 0.5, 0.55], edges, opposite)
+    def words(*found):
+        return {key: verdict.word for key, verdict in activations.verdicts(*found).items()}
+
+    haar, edges = np.array([0.6, 0.5, 0.55]), {"a": np.array([0.2, 0.22, 0.21])}
+    found = words(haar, edges, {"a": -edges["a"]})
     assert found == {"wavelets": "agrees", "networks": "agrees", "alike": "disagrees"}
-    found = words([0.6, 0.5, 0.55], edges | {"b": [0.5, -0.4, 0.1]}, edges)
+    found = words(haar, edges | {"b": np.array([0.5, -0.4, 0.1])}, edges)
     assert found["networks"] == "undecided"

@@ -6,9 +6,8 @@ Both are held against the gradient of the image, and against the same gradient m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,8 +20,8 @@ from ...lab.run.folder import Run
 from ...layers import spatial_layers
 from ...zoo import create_model
 from .. import xrays
-from ..contrast import Measure, Scores, say_all, signed
-from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims, register
+from ..contrast import Measure, Verdict, samples, say_all, signed
+from ..experiment import Claim, Evidence, Experiment, Rows, register
 from ..figures import COLOURS, new_figure, tidy
 from ..pretrained import find_pretrained, missing_note
 from ..scores import Array
@@ -39,55 +38,33 @@ SMALLEST = 8  # pixels: smaller maps are left out
 CHANNELS = 16  # of each layer, drawn at random
 INK = tuple(COLOURS[name] for name in ("ghaar", "ones", "psine", "unchanged", "dct2"))
 
-
-@dataclass(frozen=True)
-class HaarKey:
-    """What tells scores of the transform apart."""
-
-    image: int
-
-
-@dataclass(frozen=True)
-class EdgeKey:
-    """What tells scores of networks apart."""
-
-    network: str
-    image: int
-
-
-class AlikeKey(EdgeKey):
-    """The same, against the transform instead of edges."""
-
-
+_WORDS = {"name": "network", "number": "image"}
 _ELSEWHERE = "less that with the same moved by a random distance"
-_GRADIENT = f"correlation of size with the image's gradient, {_ELSEWHERE}"
-_COEFFICIENTS = (
-    f"correlation of size with the vertical coefficients of the first level, {_ELSEWHERE}"
+_EDGES = Measure(f"correlation of size with the image's gradient, {_ELSEWHERE}", words=_WORDS)
+_ALIKE = Measure(
+    f"correlation of size with the vertical coefficients of the first level, {_ELSEWHERE}",
+    words=_WORDS,
 )
-haar = Measure(_GRADIENT, HaarKey).mean("the coefficients, mean over levels and directions")
-edges, alike = (
-    Measure(name, key).each("random activations, mean over spatial layers and channels")
-    for name, key in ((_GRADIENT, EdgeKey), (_COEFFICIENTS, AlikeKey))
+_COEFFICIENTS = "the coefficients, mean over levels and directions"
+_ACTIVATIONS = "random activations, mean over spatial layers and channels"
+_SHORT = partial(say_all, digits=2)
+WAVELETS = (_EDGES.mean(_COEFFICIENTS, name=HAAR) > 0).said(lambda found: signed(found[()], 2))
+NETWORKS, ALIKE = (
+    (measure.each(_ACTIVATIONS) > 0).for_every("name").said(_SHORT) for measure in (_EDGES, _ALIKE)
 )
-say_short = partial(say_all, digits=2)
 CLAIMS = (
     Claim(
         "wavelets",
         "The coefficients of a Haar wavelet transform are edge features.",
         "edges",
-        (haar > 0).said(lambda found: signed(found[()], 2)),
+        WAVELETS,
     ),
-    Claim(
-        "networks",
-        "The activations of a network are edge features.",
-        "edges",
-        (edges > 0).for_every("network").said(say_short),
-    ),
+    Claim("networks", "The activations of a network are edge features.", "edges", NETWORKS),
     Claim(
         "alike",
         "Activations and wavelet coefficients show the same edges.",
         "alike to the eye",
-        (alike > 0).for_every("network").said(say_short),
+        ALIKE,
     ),
 )
 
@@ -104,24 +81,28 @@ def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
     """Run every network on some test images and measure."""
     images = first_images(setting.open_data("xrays"), setting.pick(smoke=4, cpu=24, paper=24))
     networks = open_networks(setting, runs)
-    found = measure_haar(images)
-    scores: dict[Any, float] = {HaarKey(i): value for i, value in enumerate(found)}
+    haar = measure_haar(images)
+    edges: dict[str, Array] = {}
+    alike: dict[str, Array] = {}
     depths: dict[str, Array] = {}
     for name, network in setting.tracked(list(networks.items()), "Activations"):
-        leads = measure(network, images)
-        depths[name] = leads[..., 0].mean(0)
-        for i, (edge, like) in enumerate(leads.mean(1)):
-            scores[EdgeKey(name, i)], scores[AlikeKey(name, i)] = float(edge), float(like)
+        found = measure(network, images)
+        edges[name], alike[name] = found[..., 0].mean(1), found[..., 1].mean(1)
+        depths[name] = found[..., 0].mean(0)
     return Evidence(
-        verdicts=judge_claims(CLAIMS, scores),
-        tables={"Correlation with edges, less that with edges elsewhere": table(scores)},
+        verdicts=verdicts(haar, edges, alike),
+        tables={
+            "Correlation with edges, less that with edges elsewhere": table(
+                {HAAR: haar} | edges, alike
+            )
+        },
         figures={
             "A test image and its gradient; randomly drawn activations of each network, from "
             "early layers (left) to late ones; vertical, horizontal and diagonal coefficients of "
             "a Haar transform, three levels": draw(networks, images),
             "Correlation with edges by depth, from the first spatial layer to the last whose maps "
             f"are at least {SMALLEST} pixels; dashed: the Haar transform": plot_depths(
-                depths, float(np.mean(found))
+                depths, float(haar.mean())
             ),
         },
         notes=notes(setting, len(images)),
@@ -205,15 +186,15 @@ def measure(network: nn.Module, images: Sequence[Tensor]) -> Array:
     return np.array(rows)
 
 
-def measure_haar(images: Sequence[Tensor]) -> list[float]:
-    """The same of the transform's coefficients, an image each."""
+def measure_haar(images: Sequence[Tensor]) -> Array:
+    """`(images,)`: the same of the transform's coefficients."""
     found = []
     for number, image in enumerate(images):
         random = torch.Generator().manual_seed(number)
         edges = gradient_size(image[0])
         levels = [m for m in haar_transform(image[0]).values() if min(m.shape[1:]) >= SMALLEST // 2]
         found.append(float(np.mean([lead(maps, edges, random) for maps in levels])))
-    return found
+    return np.array(found)
 
 
 def lead(maps: Tensor, target: Tensor, random: torch.Generator) -> float:
@@ -243,21 +224,29 @@ def correlations(rows: Tensor, target: Tensor) -> Tensor:
     return torch.where(norms > 1e-12, (a @ b) / norms.clamp(min=1e-12), 0.0)
 
 
-def table(scores: Scores) -> Rows:
+def verdicts(
+    haar: Array, edges: Mapping[str, Array], alike: Mapping[str, Array]
+) -> dict[str, Verdict]:
+    """The three claims, from values for each image."""
+    return {
+        "wavelets": WAVELETS.judge(samples({HAAR: haar})),
+        "networks": NETWORKS.judge(samples(edges)),
+        "alike": ALIKE.judge(samples(alike)),
+    }
+
+
+def table(edges: Mapping[str, Array], alike: Mapping[str, Array]) -> Rows:
     """A row for the transform and for each network."""
-    kinds: dict[type, dict[str, list[float]]] = {HaarKey: {}, EdgeKey: {}, AlikeKey: {}}
-    for key, score in scores.items():
-        kinds[type(key)].setdefault(getattr(key, "network", HAAR), []).append(score)
     return [
         {
             "": name,
             "images": len(values),
             "with the gradient": signed(mean_interval(values), 2),
-            "with vertical coefficients": signed(mean_interval(kinds[AlikeKey][name]), 2)
-            if name in kinds[AlikeKey]
-            else "–",
+            "with vertical coefficients": (
+                signed(mean_interval(alike[name]), 2) if name in alike else "–"
+            ),
         }
-        for name, values in (kinds[HaarKey] | kinds[EdgeKey]).items()
+        for name, values in edges.items()
     ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -31,7 +30,7 @@ from ...report.sheets import (
     psine_of,
 )
 from ...zoo import create_model
-from ..contrast import Measure, Verdict, Word, pick
+from ..contrast import Measure, Verdict, Word, samples
 from ..experiment import Claim, Evidence, Experiment, Rows, register
 from ..figures import COLOURS, LABELS, new_figure, tidy
 from ..pretrained import find_pretrained, missing_note
@@ -51,43 +50,18 @@ EVEN = 0.01  # of an even share: what is nearer is flat
 EXACT = 1e-12  # what is nearer is the same
 STEERINGS = (((13, 6), (1, 6)), ((41, 20), (2, 20)))  # full and degenerate: (ℓ, max p)
 
-
-@dataclass(frozen=True)
-class FrequencyKey:
-    """What tells frequencies apart."""
-
-    method: str
-    size: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class RankKey:
-    """What tells ranks apart."""
-
-    pair: int
-    steering: str
-    seed: int
-
-
 FREQUENCY = Measure(
     "the mean total frequency of a method's kernels, weighted by e(2), less that of an even spread "
     f"({', '.join(f'{size - 1} for {size}x{size}' for size in SIZES)})",
-    FrequencyKey,
+    words={"name": "method and size", "number": "seed"},
 )
 RANK = Measure(
     "the effective rank of a filter as a 20x20 matrix (participation of its squared singular "
-    "values)",
-    RankKey,
+    "values), full less degenerate",
+    words={"name": "pair", "number": "seed"},
 )
-LOW = (FREQUENCY.each("GHaar and Psine") < 0).for_every("method", "size")
-LOW = LOW.said(
-    lambda found: ", ".join(
-        f"{LABELS[method]} {size}x{size} {one.mean:+.2f}" for (method, size), one in found.items()
-    )
-)
-full, degenerate = (RANK.mean(name, steering=name) for name in ("full", "degenerate"))
-DEGENERATE = (full - degenerate > 0).for_every("pair")
+LOW = (FREQUENCY.each("GHaar and Psine") < 0).for_every("name")
+DEGENERATE = (RANK.each("the pairs drawn") > 0).for_every("name")
 
 CLAIMS = (
     Claim(
@@ -211,14 +185,13 @@ def judge_haar() -> Verdict:
 
 def judge_low(shares: Shares) -> Verdict:
     """Where the energy's centre lies, against the middle."""
-    return LOW.judge(
-        {
-            FrequencyKey(method, size, seed): float(value) - (size - 1)
-            for method in ("ghaar", "psine")
-            for size in SIZES
-            for seed, value in enumerate(mean_frequency(shares[method, size], size))
-        }
-    )
+    found = {
+        f"{LABELS[method]} {size}x{size}": mean_frequency(shares[method, size], size) - (size - 1)
+        for method in ("ghaar", "psine")
+        for size in SIZES
+    }
+    said = ", ".join(f"{name} {values.mean():+.2f}" for name, values in found.items())
+    return Verdict(LOW.judge(samples(found)).word, said)
 
 
 def judge_flat(shares: Shares) -> Verdict:
@@ -229,20 +202,15 @@ def judge_flat(shares: Shares) -> Verdict:
 
 def judge_degenerate(seeds: range, *, count: int) -> Verdict:
     """The ranks of Psine filters with and without enough terms."""
-    ranks = {
-        RankKey(pair, name, seed): float(effective_rank(psine_of(*terms, count, seed)).mean())
-        for pair, both in enumerate(STEERINGS)
-        for name, terms in zip(("full", "degenerate"), both, strict=True)
-        for seed in seeds
-    }
-    said = [
-        " against ".join(
-            f"{np.mean(pick(ranks, pair=pair, steering=name)):.1f}"
-            for name in ("full", "degenerate")
+    leads, said = {}, []
+    for both in STEERINGS:
+        full, degenerate = (
+            np.array([effective_rank(psine_of(*terms, count, seed)).mean() for seed in seeds])
+            for terms in both
         )
-        for pair in range(len(STEERINGS))
-    ]
-    return Verdict(DEGENERATE.judge(ranks).word, "rank " + ", ".join(said))
+        leads[str(both)] = full - degenerate
+        said.append(f"{full.mean():.1f} against {degenerate.mean():.1f}")
+    return Verdict(DEGENERATE.judge(samples(leads)).word, "rank " + ", ".join(said))
 
 
 def effective_rank(filters: Array) -> Array:

@@ -21,8 +21,8 @@ from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run, open_data
 from ...prune import prune_, zero_
 from .. import rivals, xrays
-from ..contrast import Measure, Verdict, Word, pick, say_all
-from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims, register
+from ..contrast import Measure, Rule, Verdict, Word, pick, samples, say_all
+from ..experiment import Claim, Evidence, Experiment, Rows, register
 from ..figures import COLOURS as METHOD_COLOURS
 from ..figures import new_figure, tidy
 from ..scores import MARGIN
@@ -58,50 +58,38 @@ LESS = 0.01  # a difference in memory, or in an output, below this share is none
 
 @dataclass(frozen=True)
 class Key:
-    """What tells runs apart, and what is measured of each."""
+    """What tells the runs apart."""
 
     approach: str
     seed: int
 
 
-@dataclass(frozen=True)
-class FindingKey:
-    """What tells scores apart; findings of all seeds are counted through."""
-
-    approach: str
-    finding: int
-
-
-@dataclass(frozen=True)
-class RoundKey:
-    """What tells times apart."""
-
-    approach: str
-    round: int
-
-
 FOCUS = Measure(
     "how few filters of the basis a layer's spectrum e(2) needs (1 less its effective number, "
     "(Σe)²/Σe², as a share of the basis, mean over spatial layers)",
-    Key,
+    words={"number": "seed"},
 )
-AUC = Measure("test AUC of a finding", FindingKey)
-SECONDS = Measure("seconds of a training step, networks in turn", RoundKey)
-plain = AUC.mean("plain", approach=PLAIN)
-step = {name: SECONDS.mean(name, approach=name) for name in (PLAIN, PRUNED, "gabor")}
+AUC = Measure("test AUC", words={"name": "approach", "number": "finding and seed"})
+SECONDS = Measure("seconds of a training step, networks in turn", words={"number": "round"})
+plain = AUC.mean("plain", name=PLAIN)
+step = {name: SECONDS.mean(name, name=name) for name in (PLAIN, PRUNED, "gabor")}
+CLEARER = FOCUS.mean("fixed", name=FIXED) - FOCUS.mean("plain", name=PLAIN) > 0
+FASTER, SLOWER = step[PLAIN] - step[PRUNED] > 0, step["gabor"] - step[PLAIN] > 0
+NO_LOSS = (AUC.each("each of ours", name=(FIXED, PRUNED)) - plain > -MARGIN).for_every("name")
+WORSE = (plain - AUC.mean("scattering", name="scattering") > 0).in_full()
 
 CLAIMS = (
     Claim(
         "interpretable",
         "Fixed filters are more interpretable than those of the plain network.",
         "yes, plain: no",
-        FOCUS.mean("fixed", approach=FIXED) - FOCUS.mean("plain", approach=PLAIN) > 0,
+        CLEARER,
     ),
     Claim(
         "faster",
         "Fixed and pruned networks train faster than the plain one.",
         "yes, plain: =",
-        step[PLAIN] - step[PRUNED] > 0,
+        FASTER,
     ),
     Claim(
         "memory",
@@ -114,21 +102,19 @@ CLAIMS = (
         "no-loss",
         "They lose no performance.",
         "yes, plain: =",
-        (AUC.each("each of ours", approach=(FIXED, PRUNED)) - plain > -MARGIN)
-        .for_every("approach")
-        .said(say_all),
+        NO_LOSS,
     ),
     Claim(
         "scattering",
         "Wavelet scattering networks do worse than plain ones.",
         "worse",
-        (plain - AUC.mean("scattering", approach="scattering") > 0).in_full(),
+        WORSE,
     ),
     Claim(
         "gabor",
         "Networks with Gabor filters cost more time to train.",
         "slower",
-        step["gabor"] - step[PLAIN] > 0,
+        SLOWER,
     ),
     Claim(
         "compatible",
@@ -263,26 +249,26 @@ def apply_explainfix(model: nn.Module, images: Tensor) -> tuple[str, bool]:
 
 def verdicts(found: Mapping[str, Measured]) -> dict[str, Verdict]:
     """The seven claims, by their rules."""
-    scores = {
-        key(name, place): value
-        for name, one in found.items()
-        for key, values in ((Key, one.focus), (FindingKey, one.auc), (RoundKey, one.seconds))
-        for place, value in enumerate(values)
-    }
-    judged = judge_claims(CLAIMS, scores)
-    for claim, fast, slow, name in (
-        ("faster", PRUNED, PLAIN, "ours"),
-        ("gabor", PLAIN, "gabor", "plain"),
-    ):
+    focuses = samples({name: one.focus for name, one in found.items()})
+    auc = samples({name: one.auc for name, one in found.items()})
+    seconds = samples({name: one.seconds for name, one in found.items()})
+
+    def faster(rule: Rule, fast: str, slow: str, name: str) -> Verdict:
         share = statistics.median(found[fast].seconds) / statistics.median(found[slow].seconds)
-        judged[claim] = Verdict(judged[claim].word, f"{name} takes {share:.0%} of the time")
+        return Verdict(rule.judge(seconds).word, f"{name} takes {share:.0%} of the time")
+
     memory = found[PRUNED].kept / found[PLAIN].kept
     word: Word = "undecided"
     if abs(memory - 1) > LESS:
         word = "agrees" if memory < 1 else "disagrees"
     fits = sum(one.compatible for one in found.values())
-    return judged | {
+    return {
+        "interpretable": CLEARER.judge(focuses),
+        "faster": faster(FASTER, PRUNED, PLAIN, "ours"),
         "memory": Verdict(word, f"{memory:.0%} of the plain network's"),
+        "no-loss": NO_LOSS.said(say_all).judge(auc),
+        "scattering": WORSE.judge(auc),
+        "gabor": faster(SLOWER, PLAIN, "gabor", "plain"),
         "compatible": Verdict(
             "agrees" if fits == len(found) else "disagrees", f"{fits} of {len(found)}"
         ),

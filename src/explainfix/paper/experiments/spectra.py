@@ -9,11 +9,10 @@ import numpy as np
 from ...explanation import Explanation
 from ...explanation.advice import stage_of
 from ...explanation.compare import spectral_distance
-from ...lab.measure.statistics import mean_interval
 from ...lab.run.folder import Run
 from ...report.heatmap import main_shapes, plot_frequencies
 from .. import xrays
-from ..contrast import Verdict, Word, every, word_of
+from ..contrast import Measure, Verdict, Word, samples
 from ..experiment import Claim, Evidence, Experiment, Rows, register
 from ..figures import LABELS
 from ..microscopy import train_steering
@@ -38,22 +37,26 @@ UNETD = "U-NetD"
 LONG = 3  # layers that make a stage
 UNEVEN = 0.05  # the share of a DCT2 layer's energy that may be off an even spread
 
+SHARES = {"name": "network", "number": "seed"}
+LOWEST = Measure(
+    "in e(0) of the 3x3 kernels of learned networks, weighted by saliency, the share of the lowest "
+    "frequency less that of the highest",
+    words=SHARES,
+)
+FIRST_HALF = Measure(
+    "the share of the saliency-weighted energy e(2) in the first half of the spatial layers of "
+    "learned networks, less a half",
+    words=SHARES,
+)
+LOW, EARLY = (
+    (measure.each("all weights best on validation") > 0)
+    .for_every("name", alone=True)
+    .said(lambda found: ", ".join(f"{name} {one.mean:+.2f}" for (name,), one in found.items()))
+    for measure in (LOWEST, FIRST_HALF)
+)
 CLAIMS = (
-    Claim(
-        "low",
-        "Spatial kernels prioritise low frequencies.",
-        "lowest > highest in e(0)",
-        "In e(0) of the 3x3 kernels of learned networks, weighted by saliency: the share of the "
-        "lowest frequency less that of the highest. Agrees if it is above 0 for every network "
-        "(with several seeds: the 95% t interval), disagrees if below for one, else undecided.",
-    ),
-    Claim(
-        "early",
-        "Early layers matter more than later ones.",
-        "darker from left to right",
-        "The share of the saliency-weighted energy e(2) in the first half of the spatial layers of "
-        "learned networks, less a half; agrees, disagrees and undecided as above.",
-    ),
+    Claim("low", "Spatial kernels prioritise low frequencies.", "lowest > highest in e(0)", LOW),
+    Claim("early", "Early layers matter more than later ones.", "darker from left to right", EARLY),
     Claim(
         "stages",
         "The later spatial layers of most stages are less useful.",
@@ -143,8 +146,8 @@ def verdicts(cases: Sequence[Case]) -> dict[str, Verdict]:
         if case.method == "learned" and case.weighted:
             weighted.setdefault(case.network, []).append(case.weighted)
     return {
-        "low": _above_for_all({n: [low_lead(w) for w in all_] for n, all_ in weighted.items()}),
-        "early": _above_for_all({n: [early_lead(w) for w in all_] for n, all_ in weighted.items()}),
+        "low": LOW.judge(samples({n: low_leads(all_) for n, all_ in weighted.items()})),
+        "early": EARLY.judge(samples({n: map(early_lead, w) for n, w in weighted.items()})),
         "stages": judge_stages([all_[0] for all_ in weighted.values()]),
         "flat": judge_flat(cases),
         "steered": judge_steered(cases),
@@ -153,12 +156,11 @@ def verdicts(cases: Sequence[Case]) -> dict[str, Verdict]:
     }
 
 
-def low_lead(why: Explanation) -> float | None:
+def low_leads(explanations: Sequence[Explanation]) -> list[float]:
     """The share of the lowest frequency in e(0) of 3x3 kernels less that of the highest."""
-    total = why.totals.get((3, 3))
-    if total is None or total.e0 is None:
-        return None
-    return float((total.e0[0] - total.e0[-1]) / total.e0.sum())
+    totals = [why.totals.get((3, 3)) for why in explanations]
+    spectra = [total.e0 for total in totals if total is not None and total.e0 is not None]
+    return [float((e0[0] - e0[-1]) / e0.sum()) for e0 in spectra]
 
 
 def early_lead(why: Explanation) -> float:
@@ -167,22 +169,6 @@ def early_lead(why: Explanation) -> float:
     half = len(sums) // 2
     first = sums[:half].sum() + (sums[half] / 2 if len(sums) % 2 else 0.0)
     return float(first / sums.sum() - 0.5)
-
-
-def _above_for_all(leads: Mapping[str, Sequence[float | None]]) -> Verdict:
-    words: list[Word] = []
-    said = []
-    for network, values in leads.items():
-        known = [value for value in values if value is not None]
-        if not known:
-            continue
-        mean = float(np.mean(known))
-        if len(known) > 1:
-            words.append(word_of(mean_interval(known)))
-        else:
-            words.append("agrees" if mean > 0 else "disagrees")
-        said.append(f"{network} {mean:+.2f}")
-    return Verdict(every(words), ", ".join(said))
 
 
 def judge_stages(explanations: Sequence[Explanation]) -> Verdict:
@@ -269,7 +255,7 @@ def table(cases: Sequence[Case]) -> Rows:
     rows: Rows = []
     for network in dict.fromkeys(case.network for case in cases):
         mine = [c.weighted for c in cases if c.network == network and c.weighted]
-        low = [share for why in mine if (share := low_lead(why)) is not None]
+        low = low_leads(mine)
         shares = [layer.low_share for why in mine for layer in why.layers.values()]
         even = [sum(layer.low_chance) / 2 for why in mine for layer in why.layers.values()]
         rows.append(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,8 @@ from ...lab.measure.statistics import mean_interval
 from ...lab.run.folder import Run
 from ...prune import prune_, zero_
 from ...zoo import create_model
-from ..contrast import Measure, Rule, Verdict, Word
-from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims, register
+from ..contrast import Measure, Rule, Verdict, Word, samples
+from ..experiment import Claim, Evidence, Experiment, Rows, register
 from ..figures import new_figure, tidy
 from ..setting import Setting
 
@@ -42,28 +41,15 @@ PAPER: dict[Cell, float] = {  # Table M.1
 }
 MARGIN = 0.05  # of all parameters
 
-
-@dataclass(frozen=True)
-class ScoreKey:
-    """What tells scores apart."""
-
-    network: str
-    zeroed: float
-    seed: int
-
-
-OFF = Measure("the share of all parameters that is gone, less the paper's", ScoreKey)
+OFF = Measure(
+    "the share of all parameters that is gone, less the paper's",
+    words={"name": "share zeroed", "number": "seed"},
+)
 
 
 def as_in_the_paper(network: str) -> Rule:
     """Whether the share gone is the paper's, at every share zeroed."""
-    rule = OFF.mean(TITLES[network], network=network).within(MARGIN).for_every("zeroed")
-    return rule.said(
-        lambda found: ", ".join(
-            f"{100 * zeroed:g} → {off.mean + PAPER[network, zeroed]:.0%}"
-            for (zeroed,), off in found.items()
-        )
-    )
+    return OFF.each(TITLES[network]).within(MARGIN).for_every("name")
 
 
 CLAIMS = (
@@ -151,12 +137,13 @@ def measure(
 
 def verdicts(found: Found) -> dict[str, Verdict]:
     """The three claims, by their rules."""
-    off = {
-        ScoreKey(network, share, seed): gone - PAPER[network, share]
-        for (network, share), values in found.items()
-        for seed, gone in enumerate(values)
-    }
-    return judge_claims(CLAIMS, off) | {"less": _judge_less(found)}
+    judged = {"less": _judge_less(found)}
+    for network in TITLES:
+        mine = {share: found[network, share] for name, share in PAPER if name == network}
+        off = {f"{100 * s:g}": np.array(gone) - PAPER[network, s] for s, gone in mine.items()}
+        said = ", ".join(f"{100 * s:g} → {np.mean(gone):.0%}" for s, gone in mine.items())
+        judged[network] = Verdict(as_in_the_paper(network).judge(samples(off)).word, said)
+    return judged
 
 
 def _judge_less(found: Found) -> Verdict:
