@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..registry import experiments
+from ..registry import unknown
 from .contrast import Rule, Scores, Verdict
 from .setting import Kind, Scale, Setting
 
@@ -71,8 +71,8 @@ class Experiment:
     reference: str
     claims: tuple[Claim, ...]
     cost: Mapping[Scale, str]
-    train: Callable[[Setting], dict[Any, Run]]
-    judge: Callable[[Setting, Any], Evidence]  # of those runs, by the experiment's own keys
+    judge: Callable[[Setting, Any], Evidence]  # of the runs, by the experiment's own keys
+    train: Callable[[Setting], dict[Any, Run]] = lambda _: {}
     needs: tuple[Kind, ...] = ()
 
 
@@ -81,18 +81,19 @@ def judge_claims(claims: tuple[Claim, ...], scores: Scores) -> dict[str, Verdict
     return {c.key: c.rule.judge(scores) for c in claims if isinstance(c.rule, Rule)}
 
 
-def register(experiment: Experiment) -> Experiment:
-    """Add an experiment under its name."""
-    added: Experiment = experiments.register(experiment.name)(experiment)
-    return added
-
-
 def list_experiments() -> list[str]:
     """The names that `reproduce` takes, in the order of the paper.
 
     >>> list_experiments()[0]
     'steering'
     """
-    for name in NAMES:
-        import_module(f"{__package__}.experiments.{name.replace('-', '_')}")  # registers it
     return list(NAMES)
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name, or an error with near misses."""
+    if name not in NAMES:
+        raise unknown("experiment", name, NAMES, "explainfix reproduce --list")
+    module = import_module(f"{__package__}.experiments.{name.replace('-', '_')}")
+    found: Experiment = module.EXPERIMENT
+    return found

@@ -10,7 +10,7 @@ from ..lab.measure.statistics import epoch_bands
 from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run
 from .contrast import pick
-from .figures import COLOURS, GREEN, LABELS, RED, new_figure, tidy
+from .figures import COLOURS, GREEN, LABELS, RED, new_figure, plot_range, tidy
 from .scores import METHODS, Array, curves
 from .setting import Setting
 
@@ -87,10 +87,7 @@ def plot_curves(runs: Mapping[Key, Run], split: str) -> Figure:
     for axes, method in zip(grid.flat, METHODS[1:], strict=True):
         _, ours = curves(pick(runs, method=method), f"{split} dice")
         axes.plot(epochs, base.mean(0), color=COLOURS["learned"], linewidth=1.4)
-        axes.plot(epochs, ours.mean(0), color=COLOURS[method], linewidth=1.8)
-        axes.fill_between(
-            epochs, ours.min(0), ours.max(0), color=COLOURS[method], alpha=0.15, linewidth=0
-        )
+        plot_range(axes, epochs, ours, COLOURS[method], linewidth=1.8)
         bands = epoch_bands(ours, base, width=reach)
         _shade(axes, epochs, bands.higher, GREEN)
         _shade(axes, epochs, bands.lower, RED)

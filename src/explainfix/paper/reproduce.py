@@ -9,18 +9,10 @@ from pathlib import Path
 
 from ..lab.measure.allocator import keep_kernels
 from ..lab.run.folder import Run, is_finished
-from ..registry import experiments
-from . import list_experiments
 from .experiment import Experiment
+from .experiment import find_experiment as find_experiment
 from .record import Record, read_outcome, write_outcome, write_page
 from .setting import Scale, Setting
-
-
-def find_experiment(name: str) -> Experiment:
-    """The experiment of that name, or an error with near misses."""
-    list_experiments()
-    found: Experiment = experiments.find(name)
-    return found
 
 
 def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:

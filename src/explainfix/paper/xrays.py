@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import torch
 from safetensors.torch import save_file
 
 from ..lab.run.checkpoint import writing
 from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run
-from ..zoo import create_model
 from .contrast import Measure
-from .pretrained import FOLDER, TRUNKS, load_in_order
+from .pretrained import FOLDER, TRUNKS, create_seeded, load_in_order
 from .scores import METHODS, curve
 from .setting import Scale, Setting
 
@@ -124,9 +122,7 @@ def trained_name(setting: Setting, family: str) -> str | None:
         return None
     file = setting.folder / "weights" / f"{network.model.partition(':')[2]}.safetensors"
     if not setting.dry and not file.is_file():
-        with torch.random.fork_rng([]):
-            torch.default_generator.manual_seed(0)
-            model = create_model(network.model)
+        model = create_seeded(network.model)
         if setting.scale == "cpu":
             load_in_order(model.get_submodule("features"), weights)
         file.parent.mkdir(parents=True, exist_ok=True)

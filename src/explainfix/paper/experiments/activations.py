@@ -21,7 +21,7 @@ from ...layers import spatial_layers
 from ...zoo import create_model
 from .. import xrays
 from ..contrast import Measure, Verdict, samples, say_all, signed
-from ..experiment import Claim, Evidence, Experiment, Rows, register
+from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, new_figure, tidy
 from ..pretrained import find_pretrained, missing_note
 from ..scores import Array
@@ -316,15 +316,13 @@ def notes(setting: Setting, images: int) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="activations",
-        title="Networks and wavelets as edge detectors",
-        reference="Fig. 2, Sec. 2",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={"smoke": "5 s", "cpu": "1 min after classification", "paper": "1 min and a download"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="activations",
+    title="Networks and wavelets as edge detectors",
+    reference="Fig. 2, Sec. 2",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={"smoke": "5 s", "cpu": "1 min after classification", "paper": "1 min and a download"},
+    train=train,
+    judge=judge,
 )

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run
-from ...layers import spatial_layers
-from ...zoo import create_model
 from ..contrast import Measure, Scores, Verdict, pick
-from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims, register
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import plot_groups
 from ..microscopy import options, test_splits
+from ..pretrained import count_parameters
 from ..scores import MARGIN, late_means
 from ..setting import Setting
 
@@ -83,7 +82,7 @@ def train(setting: Setting) -> dict[Key, Run]:
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Count parameters and compare scores."""
     split = test_splits(setting)[-1]
-    counts = {name: count_parameters(name) for name in TITLES}
+    counts = {name: count_parameters(name, num_classes=1, in_channels=3) for name in TITLES}
     scores = late_means(runs, f"{split} dice")
     verdict = Verdict(
         "agrees" if counts == PAPER else "disagrees",
@@ -101,13 +100,6 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
         },
         notes=notes(setting, runs),
     )
-
-
-def count_parameters(name: str) -> tuple[int, int]:
-    """All parameters of a network for one class in colour, and those in spatial layers."""
-    model = create_model(name, num_classes=1, in_channels=3)
-    spatial = sum(layer.weight.numel() for layer in spatial_layers(model).values())
-    return sum(parameter.numel() for parameter in model.parameters()), spatial
 
 
 def parameter_table(
@@ -149,15 +141,13 @@ def notes(setting: Setting, runs: Mapping[Key, Run]) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="baselines",
-        title="U-NetD against DeepLabV3+",
-        reference="App. B, Table B.1",
-        needs=("microscopy",),
-        claims=CLAIMS,
-        cost={"smoke": "10 s", "cpu": "about 12 min on 2 cores", "paper": "about 8 GPU-hours"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="baselines",
+    title="U-NetD against DeepLabV3+",
+    reference="App. B, Table B.1",
+    needs=("microscopy",),
+    claims=CLAIMS,
+    cost={"smoke": "10 s", "cpu": "about 12 min on 2 cores", "paper": "about 8 GPU-hours"},
+    train=train,
+    judge=judge,
 )

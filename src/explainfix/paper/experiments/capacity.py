@@ -10,7 +10,7 @@ import numpy as np
 
 from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, pick
-from ..experiment import Claim, Evidence, Experiment, judge_claims, register
+from ..experiment import Claim, Evidence, Experiment, judge_claims
 from ..figures import COLOURS, LABELS, new_figure, tidy
 from ..scores import MARGIN, STEERED
 from ..setting import Setting
@@ -147,15 +147,13 @@ def notes(setting: Setting, runs: Mapping[Key, Run], best: float) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="capacity",
-        title="Fixed filters as the network grows",
-        reference="Fig. 9, Sec. 4.3",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={"smoke": "5 s", "cpu": "about 14 min on 2 cores", "paper": "about 50 GPU-days"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="capacity",
+    title="Fixed filters as the network grows",
+    reference="Fig. 9, Sec. 4.3",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={"smoke": "5 s", "cpu": "about 14 min on 2 cores", "paper": "about 50 GPU-days"},
+    train=train,
+    judge=judge,
 )

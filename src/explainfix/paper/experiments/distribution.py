@@ -14,7 +14,7 @@ from ...lab.run import metrics
 from ...lab.run.evaluation import collect_outcomes
 from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, Verdict, difference, pick, signed
-from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims, register
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import COLOURS, LABELS, new_figure, tidy
 from ..microscopy import Key, plot_curves, test_splits, train_steering
 from ..scores import MARGIN, METHODS, STEERED, Array, late_mean
@@ -226,19 +226,17 @@ def notes(setting: Setting, names: Sequence[str], *, official: bool) -> list[str
     return said
 
 
-register(
-    Experiment(
-        name="distribution",
-        title="Images like those trained on, and others",
-        reference="Fig. D.1, App. D",
-        needs=("microscopy",),
-        claims=CLAIMS,
-        cost={
-            "smoke": "5 s after steering",
-            "cpu": "5 min after steering",
-            "paper": "nothing after steering",
-        },
-        train=train_steering,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="distribution",
+    title="Images like those trained on, and others",
+    reference="Fig. D.1, App. D",
+    needs=("microscopy",),
+    claims=CLAIMS,
+    cost={
+        "smoke": "5 s after steering",
+        "cpu": "5 min after steering",
+        "paper": "nothing after steering",
+    },
+    train=train_steering,
+    judge=judge,
 )

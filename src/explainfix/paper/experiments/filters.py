@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -21,19 +20,12 @@ from ...fix import fix_
 from ...lab.measure.statistics import mean_interval
 from ...lab.run.folder import Run
 from ...layers import spatial_layers
-from ...report.sheets import (
-    plot_basis,
-    plot_filters,
-    plot_ghaar_construction,
-    plot_psine_steering,
-    plot_resolutions,
-    psine_of,
-)
+from ...report import sheets
 from ...zoo import create_model
-from ..contrast import Measure, Verdict, Word, samples
-from ..experiment import Claim, Evidence, Experiment, Rows, register
-from ..figures import COLOURS, LABELS, new_figure, tidy
-from ..pretrained import find_pretrained, missing_note
+from ..contrast import Measure, Verdict, samples
+from ..experiment import Claim, Evidence, Experiment, Rows
+from ..figures import COLOURS, LABELS, frame_pictures, new_figure, tidy
+from ..pretrained import create_seeded, find_pretrained, missing_note
 from ..scores import Array
 from ..setting import Setting
 from ..spectral import GUIDED, ONE_BASIS, judge_guided, large_layers, mean_frequency
@@ -79,12 +71,7 @@ CLAIMS = (
         "Agrees if the three products of a = 1 and b = cos(x), each of unit norm, equal the three "
         f"2x2 Haar wavelets within {EXACT:g}, up to sign; disagrees otherwise.",
     ),
-    Claim(
-        "low",
-        "GHaar and Psine prioritise low frequencies.",
-        "GHaar, Psine: low first",
-        LOW,
-    ),
+    Claim("low", "GHaar and Psine prioritise low frequencies.", "GHaar, Psine: low first", LOW),
     Claim(
         "flat",
         "DCT2 spreads its energy evenly over the basis.",
@@ -92,12 +79,7 @@ CLAIMS = (
         f"Agrees if every basis filter's share of e(2) is within {EVEN:.0%} of an even share, for "
         "3x3 and 5x5 and every seed; disagrees otherwise.",
     ),
-    Claim(
-        "guided",
-        "GuidedSteer has the spectrum of its guide.",
-        "exactly like its guide",
-        GUIDED,
-    ),
+    Claim("guided", "GuidedSteer has the spectrum of its guide.", "exactly like its guide", GUIDED),
     Claim(
         "degenerate",
         "Psine steers the full space if ℓ ≥ 2 max(p) + 1; other filters are degenerate.",
@@ -107,13 +89,8 @@ CLAIMS = (
 )
 
 
-def train(setting: Setting) -> dict[str, Run]:
-    """Filters are drawn, not trained."""
-    return {}
-
-
-def judge(setting: Setting, runs: Mapping[str, Run]) -> Evidence:
-    """Draw every figure and check what can be counted."""
+def judge(setting: Setting, _: Mapping[str, Run]) -> Evidence:
+    """Draw every figure and check what can be counted; nothing is trained."""
     seeds = range(setting.pick(smoke=2, cpu=10, paper=10))
     shares = {
         (method, size): np.stack([draw_spectrum(method, size, seed) for seed in seeds])
@@ -167,8 +144,8 @@ def judge_order() -> Verdict:
             off = max(off, float(np.abs(dctn(filter_, norm="ortho") - expected).max()))
         totals = [sum(frequency) for frequency in order]
         falls += sum(after < before for before, after in pairwise(totals))
-    word: Word = "agrees" if not falls and off < EXACT else "disagrees"
-    return Verdict(word, f"{falls} falls; off by {off:.0e} at most")
+    exact = not falls and off < EXACT
+    return Verdict("agrees" if exact else "disagrees", f"{falls} falls; off by {off:.0e} at most")
 
 
 def judge_haar() -> Verdict:
@@ -176,10 +153,8 @@ def judge_haar() -> Verdict:
     a, b = np.ones(2), np.cos(np.linspace(0, np.pi, 2))
     ours = [product / np.linalg.norm(product) for product in map(np.outer, (b, a, b), (a, b, b))]
     haar = make_basis("haar", (2, 2), lambda: torch.empty(0, 4)).filters.numpy()[1:]
-    off = max(
-        min(float(np.abs(sign * one - other).max()) for other in haar for sign in (1, -1))
-        for one in ours
-    )
+    signed = [sign * wavelet for wavelet in haar for sign in (1, -1)]
+    off = max(min(float(np.abs(one - other).max()) for other in signed) for one in ours)
     return Verdict("agrees" if off < EXACT else "disagrees", f"off by {off:.0e} at most")
 
 
@@ -205,7 +180,9 @@ def judge_degenerate(seeds: range, *, count: int) -> Verdict:
     leads, said = {}, []
     for both in STEERINGS:
         full, degenerate = (
-            np.array([effective_rank(psine_of(*terms, count, seed)).mean() for seed in seeds])
+            np.array(
+                [effective_rank(sheets.psine_of(*terms, count, seed)).mean() for seed in seeds]
+            )
             for terms in both
         )
         leads[str(both)] = full - degenerate
@@ -220,8 +197,7 @@ def effective_rank(filters: Array) -> Array:
     [4.0, 1.0]
     """
     squares = np.linalg.svd(filters, compute_uv=False) ** 2
-    found: Array = squares.sum(-1) ** 2 / (squares**2).sum(-1)
-    return found
+    return np.asarray(squares.sum(-1) ** 2 / (squares**2).sum(-1))
 
 
 def open_guide(setting: Setting) -> tuple[nn.Module, str]:
@@ -231,9 +207,7 @@ def open_guide(setting: Setting) -> tuple[nn.Module, str]:
     found = find_pretrained("MobileNetV2") if setting.scale == "cpu" else {}
     if found:
         return found["MobileNetV2"], "MobileNetV2"
-    with torch.random.fork_rng([]):
-        torch.default_generator.manual_seed(0)
-        return create_model("torchvision:mobilenet_v2"), ""
+    return create_seeded("torchvision:mobilenet_v2"), ""
 
 
 def guided_distances(guide: nn.Module, seed: int) -> list[float]:
@@ -269,9 +243,7 @@ def _mean(values: Array) -> str:
 
 def draw_sheets(guide: nn.Module, guide_name: str) -> dict[str, Figure]:
     """The paper's figures of filters."""
-    with torch.random.fork_rng([]):
-        torch.default_generator.manual_seed(0)
-        densenet = create_model("torchvision:densenet121")
+    densenet = create_seeded("torchvision:densenet121")
     unchanged = {"random": _kernels(_behind_the_stem(densenet)[1])}
     where = f"{guide_name} trained on ImageNet" if guide_name else "an untrained network"
     path, layer = _behind_the_stem(guide)
@@ -280,38 +252,23 @@ def draw_sheets(guide: nn.Module, guide_name: str) -> dict[str, Figure]:
     steered = nn.Conv2d(1, 14, 3)
     fix_(nn.Sequential(steered), "guidedsteer", guide=nn.Sequential(layer))
     guided = {"GuidedSteer": _kernels(steered), "its guide": _kernels(layer)}
-    sheets: dict[str, Callable[[], Figure]] = {
-        "The DCT-II basis for 3x3 kernels, with its numbers (Fig. F.1a)": partial(
-            plot_basis, (3, 3)
-        ),
-        "The DCT-II basis for 5x5 kernels, with its numbers (Fig. F.1b)": partial(
-            plot_basis, (5, 5)
-        ),
+    drawn = {
+        "The DCT-II basis for 3x3 kernels, with its numbers (Fig. F.1a)": sheets.plot_basis((3, 3)),
+        "The DCT-II basis for 5x5 kernels, with its numbers (Fig. F.1b)": sheets.plot_basis((5, 5)),
         "The Haar basis and GHaar's (Fig. 3); the product of ones is not shown": (
-            plot_ghaar_construction
+            sheets.plot_ghaar_construction()
         ),
-        "GHaar: 3x3 kernels and what they sample (Fig. 4)": partial(plot_resolutions, "ghaar"),
-        "Psine: full and degenerate steering (Fig. 5)": plot_psine_steering,
-        "Psine: 3x3 kernels and what they sample (Fig. 6)": partial(plot_resolutions, "psine"),
-        f"GuidedSteer, guided by {where}, at {path} (Fig. 7)": partial(plot_filters, guided),
-        "Unchanged filters at the first 3x3 layer behind the stem (Fig. J.1)": partial(
-            plot_filters, unchanged
+        "GHaar: 3x3 kernels and what they sample (Fig. 4)": sheets.plot_resolutions("ghaar"),
+        "Psine: full and degenerate steering (Fig. 5)": sheets.plot_psine_steering(),
+        "Psine: 3x3 kernels and what they sample (Fig. 6)": sheets.plot_resolutions("psine"),
+        f"GuidedSteer, guided by {where}, at {path} (Fig. 7)": sheets.plot_filters(guided),
+        "Unchanged filters at the first 3x3 layer behind the stem (Fig. J.1)": (
+            sheets.plot_filters(unchanged)
         ),
     }
-    return {caption: framed(draw()) for caption, draw in sheets.items()}
-
-
-def framed(figure: Figure) -> Figure:
-    """A thin frame round every kernel: zero is white, and so is the page."""
-    from matplotlib.patches import Rectangle
-
-    for axes in figure.axes:
-        for picture in axes.images:
-            height, width = picture.get_size()
-            frame = Rectangle((-0.5, -0.5), width, height, fill=False, clip_on=False)
-            frame.set(edgecolor="#8a93a3", linewidth=0.6)
-            axes.add_patch(frame)
-    return figure
+    for figure in drawn.values():
+        frame_pictures(figure)
+    return drawn
 
 
 def _behind_the_stem(model: nn.Module) -> tuple[str, nn.Conv2d]:
@@ -324,8 +281,7 @@ def _behind_the_stem(model: nn.Module) -> tuple[str, nn.Conv2d]:
 
 def _kernels(layer: nn.Conv2d) -> Array:
     """Some kernels of a layer."""
-    kernels: Array = layer.weight.detach().flatten(0, 1)[:14].numpy()
-    return kernels
+    return np.asarray(layer.weight.detach().flatten(0, 1)[:14])
 
 
 def plot_spectra(shares: Shares) -> Figure:
@@ -358,21 +314,15 @@ def notes(setting: Setting, guide_name: str, seeds: int) -> list[str]:
     if setting.scale == "cpu":
         said += missing_note(find_pretrained("MobileNetV2"), "MobileNetV2")
         said.append("The guide of the paper is a DenseNet121 trained on ImageNet.")
-    if guide_name:
-        said.append(ONE_BASIS)
-    else:
-        said.append("GuidedSteer is guided by an untrained MobileNetV2: its filters are noise.")
-    return said
+    noise = "GuidedSteer is guided by an untrained MobileNetV2: its filters are noise."
+    return [*said, ONE_BASIS if guide_name else noise]
 
 
-register(
-    Experiment(
-        name="filters",
-        title="Bases and initialisations, drawn and counted",
-        reference="Figs. 3 to 7, App. F and J",
-        claims=CLAIMS,
-        cost={"smoke": "5 s", "cpu": "20 s", "paper": "1 min and a download"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="filters",
+    title="Bases and initialisations, drawn and counted",
+    reference="Figs. 3 to 7, App. F and J",
+    claims=CLAIMS,
+    cost={"smoke": "5 s", "cpu": "20 s", "paper": "1 min and a download"},
+    judge=judge,
 )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ...backward.saved import kept_for_backward
-from ...explanation import Explanation, explain, saliency
+from ...explanation import explain, saliency
 from ...fix import check_fixed, fix_
 from ...lab.data.loader import Share, training_steps
 from ...lab.measure.timing import race_training
@@ -22,11 +22,12 @@ from ...lab.run.folder import Run, open_data
 from ...prune import prune_, zero_
 from .. import rivals, xrays
 from ..contrast import Measure, Rule, Verdict, Word, pick, samples, say_all
-from ..experiment import Claim, Evidence, Experiment, Rows, register
+from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS as METHOD_COLOURS
 from ..figures import new_figure, tidy
 from ..scores import MARGIN
 from ..setting import Setting
+from ..spectral import focus
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +41,7 @@ TITLES = {
     FIXED: "Ours: fixed (GHaar)",
     PRUNED: "Ours: fixed and pruned",
 }
-RIVALS = ("scattering", "gabor", "magnitude")
+RIVALS = tuple(TITLES)[:3]
 _LIKE = ("psine", "ones", "dct2", "learned", "guidedsteer", "ghaar")
 COLOURS = {name: METHOD_COLOURS[method] for name, method in zip(TITLES, _LIKE, strict=True)}
 TICKS = {  # the paper's Table 1: interpretable, faster, less memory, no loss
@@ -98,24 +99,9 @@ CLAIMS = (
         f"Bytes kept for the backward pass of a batch: agrees if ours are fewer by more than "
         f"{LESS:.0%}, disagrees if more by that, else undecided.",
     ),
-    Claim(
-        "no-loss",
-        "They lose no performance.",
-        "yes, plain: =",
-        NO_LOSS,
-    ),
-    Claim(
-        "scattering",
-        "Wavelet scattering networks do worse than plain ones.",
-        "worse",
-        WORSE,
-    ),
-    Claim(
-        "gabor",
-        "Networks with Gabor filters cost more time to train.",
-        "slower",
-        SLOWER,
-    ),
+    Claim("no-loss", "They lose no performance.", "yes, plain: =", NO_LOSS),
+    Claim("scattering", "Wavelet scattering networks do worse than plain ones.", "worse", WORSE),
+    Claim("gabor", "Networks with Gabor filters cost more time to train.", "slower", SLOWER),
     Claim(
         "compatible",
         "ExplainFix can be applied to all of them.",
@@ -161,9 +147,8 @@ def train(setting: Setting) -> dict[Key, Run]:
 
 def spec(setting: Setting, rival: str) -> str:
     """A rival as a run names it; below the present folder without the folders above."""
-    file = Path(rivals.__file__)
-    if file.is_relative_to(Path.cwd()):
-        file = file.relative_to(Path.cwd())
+    file, here = Path(rivals.__file__), Path.cwd()
+    file = file.relative_to(here) if file.is_relative_to(here) else file
     return f"{file}:{rival}_{setting.scale}"
 
 
@@ -214,32 +199,15 @@ def measure(runs: list[Run], seconds: list[float], images: Tensor) -> Measured:
     )
 
 
-def focus(why: Explanation) -> float:
-    """1 less the effective share of the basis that a layer's spectrum needs, mean over layers.
-
-    >>> model = nn.Sequential(nn.Conv2d(1, 9, 3))
-    >>> recipe = fix_(model, "ones")  # one filter of nine
-    >>> round(focus(explain(model)), 4)
-    0.8889
-    """
-    shares = []
-    for spectrum in why.values():
-        e = spectrum.ed
-        shares.append(float(e.sum() ** 2 / e.square().sum().clamp(min=1e-300)) / len(e))
-    return 1 - statistics.fmean(shares)
-
-
 def apply_explainfix(model: nn.Module, images: Tensor) -> tuple[str, bool]:
     """Explain a network, fix it, zero half of its kernels and cut; what came of it."""
     model = copy.deepcopy(model)
-    example = images[:1]
     try:
         layers = len(explain(model))
         fix_(model, "ghaar")
-        scores = saliency(model, [images])
-        zero_(model, scores, HALF)
+        zero_(model, saliency(model, [images]), HALF)
         with torch.no_grad():
-            report = prune_(model, example)
+            report = prune_(model, images[:1])
         check_fixed(model)
     except (ValueError, TypeError, RuntimeError) as error:
         return f"fails: {str(error).partition(chr(10))[0]}", False
@@ -261,7 +229,7 @@ def verdicts(found: Mapping[str, Measured]) -> dict[str, Verdict]:
     word: Word = "undecided"
     if abs(memory - 1) > LESS:
         word = "agrees" if memory < 1 else "disagrees"
-    fits = sum(one.compatible for one in found.values())
+    fits, of = sum(one.compatible for one in found.values()), len(found)
     return {
         "interpretable": CLEARER.judge(focuses),
         "faster": faster(FASTER, PRUNED, PLAIN, "ours"),
@@ -269,9 +237,7 @@ def verdicts(found: Mapping[str, Measured]) -> dict[str, Verdict]:
         "no-loss": NO_LOSS.said(say_all).judge(auc),
         "scattering": WORSE.judge(auc),
         "gabor": faster(SLOWER, PLAIN, "gabor", "plain"),
-        "compatible": Verdict(
-            "agrees" if fits == len(found) else "disagrees", f"{fits} of {len(found)}"
-        ),
+        "compatible": Verdict("agrees" if fits == of else "disagrees", f"{fits} of {of}"),
     }
 
 
@@ -320,8 +286,7 @@ def plot(found: Mapping[str, Measured]) -> Figure:
         )
         for place, (name, mine) in enumerate(values.items()):
             axes.plot(mine, [place] * len(mine), "o", color=COLOURS[name], markersize=4, alpha=0.3)
-            centre = statistics.median(mine)
-            axes.plot(centre, place, "D", color=COLOURS[name], markersize=6)
+            axes.plot(statistics.median(mine), place, "D", color=COLOURS[name], markersize=6)
         axes.set_xlabel(label)
         if label != "test AUC":
             axes.set_xlim(left=0)
@@ -349,19 +314,17 @@ def notes(setting: Setting, seeds: int, batch: int) -> list[str]:
     ]
 
 
-register(
-    Experiment(
-        name="landscape",
-        title="Five approaches, measured",
-        reference="Table 1",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={
-            "smoke": "15 s",
-            "cpu": "about 9 min after classification",
-            "paper": "about 8 GPU-days after classification",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="landscape",
+    title="Five approaches, measured",
+    reference="Table 1",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={
+        "smoke": "15 s",
+        "cpu": "about 9 min after classification",
+        "paper": "about 8 GPU-days after classification",
+    },
+    train=train,
+    judge=judge,
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, difference, pick, signed
-from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims, register
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import COLOURS, LABELS, new_figure, tidy
 from ..microscopy import options, test_splits, train_methods
 from ..scores import METHODS, STEERED, curve, curves
@@ -160,19 +160,17 @@ def notes(setting: Setting, runs: Mapping[Key, Run], until: int) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="learning-rate",
-        title="A larger learning rate",
-        reference="Fig. E.1, Sec. 4.3",
-        needs=("microscopy",),
-        claims=CLAIMS,
-        cost={
-            "smoke": "10 s",
-            "cpu": "20 min on 2 cores after steering",
-            "paper": "about 3 GPU-days",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="learning-rate",
+    title="A larger learning rate",
+    reference="Fig. E.1, Sec. 4.3",
+    needs=("microscopy",),
+    claims=CLAIMS,
+    cost={
+        "smoke": "10 s",
+        "cpu": "20 min on 2 cores after steering",
+        "paper": "about 3 GPU-days",
+    },
+    train=train,
+    judge=judge,
 )

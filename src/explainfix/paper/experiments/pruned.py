@@ -16,7 +16,7 @@ from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run, build_model, open_data
 from ...store import save
 from ..contrast import ANY, Scores, Verdict, Word, every, pick, word_of
-from ..experiment import Claim, Evidence, Experiment, Rows, register
+from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, new_figure, tidy
 from ..scores import MARGIN, curve
 from ..setting import Setting
@@ -281,19 +281,17 @@ def notes(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="pruned",
-        title="Smaller, faster and as accurate: pruned networks",
-        reference="Fig. L.1, Fig. 11, Sec. 4.5",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={
-            "smoke": "10 s",
-            "cpu": "about 12 min on 2 cores after classification",
-            "paper": "about 6 GPU-days",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="pruned",
+    title="Smaller, faster and as accurate: pruned networks",
+    reference="Fig. L.1, Fig. 11, Sec. 4.5",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={
+        "smoke": "10 s",
+        "cpu": "about 12 min on 2 cores after classification",
+        "paper": "about 6 GPU-days",
+    },
+    train=train,
+    judge=judge,
 )

@@ -22,8 +22,8 @@ from ...lab.run.folder import Run, open_data
 from ...prune import zero_
 from .. import xrays
 from ..contrast import ANY, Measure, Scores, Verdict, Word, pick
-from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims, register
-from ..figures import COLOURS, new_figure, tidy
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
+from ..figures import COLOURS, new_figure, plot_range, tidy
 from ..scores import Array
 from ..setting import Setting
 
@@ -206,10 +206,7 @@ def plot(scores: Scores) -> Figure:
             for colour, network in zip(INK, networks(scores), strict=False):
                 first = 1 if spacing == "log" else 0
                 x, values = SHARES[first:], curves(scores, network, end)[:, first:]
-                axes.plot(x, values.mean(0), ".-", color=colour, linewidth=1.5, label=network)
-                axes.fill_between(
-                    x, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0
-                )
+                plot_range(axes, x, values, colour, marker=".", linewidth=1.5, label=network)
             axes.axhline(RANDOM, color="#8a93a3", linestyle="--", linewidth=1)
             axes.set_xscale(spacing)
             axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
@@ -235,19 +232,17 @@ def notes(setting: Setting, runs: Mapping[xrays.Key, Run], images: int) -> list[
     return said
 
 
-register(
-    Experiment(
-        name="saliency-check",
-        title="Is saliency right about what matters?",
-        reference="Fig. I.1, App. I",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={
-            "smoke": "5 s",
-            "cpu": "4 min after classification",
-            "paper": "about 5 GPU-days, some of them shared with classification",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="saliency-check",
+    title="Is saliency right about what matters?",
+    reference="Fig. I.1, App. I",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={
+        "smoke": "5 s",
+        "cpu": "4 min after classification",
+        "paper": "about 5 GPU-days, some of them shared with classification",
+    },
+    train=train,
+    judge=judge,
 )

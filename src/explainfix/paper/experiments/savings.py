@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from ...explanation.saliency import saliency
@@ -17,12 +16,11 @@ from ...lab.data.dataset import collate
 from ...lab.measure.statistics import Interval
 from ...lab.measure.timing import race_training
 from ...lab.run.folder import Run
-from ...layers import spatial_layers
 from ...prune import channel_prune_
-from ...zoo import create_model
 from ..contrast import Verdict, every, word_of
-from ..experiment import Claim, Evidence, Experiment, Rows, register
+from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import new_figure, tidy
+from ..pretrained import count_parameters, create_seeded
 from ..scores import curve
 from ..setting import Setting
 from ..xrays import NETWORKS, Network, rate, starts, train_methods
@@ -84,7 +82,7 @@ def train(setting: Setting) -> dict[ZeroedKey, Run]:
 
 def judge(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> Evidence:
     """Count parameters, and compare times."""
-    counts = {f: count_parameters(network) for f, network in NETWORKS["paper"].items()}
+    counts = {f: grey_parameters(network) for f, network in NETWORKS["paper"].items()}
     times = time_epochs(runs) if runs else time_networks(setting)
     saved = {f: share_saved(found[ours(found)], found[LEARNED]) for f, found in times.items()}
     titles = {family: network.title for family, network in timed(setting).items()}
@@ -108,11 +106,9 @@ def timed(setting: Setting) -> Mapping[str, Network]:
     return NETWORKS["smoke" if setting.scale == "smoke" else "paper"]
 
 
-def count_parameters(network: Network) -> tuple[int, int]:
-    """All parameters for one grey channel and five findings, and those of spatial kernels."""
-    model = create_model(network.model, num_classes=5, in_channels=1)
-    spatial = sum(layer.weight.numel() for layer in spatial_layers(model).values())
-    return sum(parameter.numel() for parameter in model.parameters()), spatial
+def grey_parameters(network: Network) -> tuple[int, int]:
+    """Parameters for one grey channel and five findings: all, and those of spatial kernels."""
+    return count_parameters(network.model, num_classes=5, in_channels=1)
 
 
 def ours(times: Mapping[str, Any]) -> str:
@@ -153,9 +149,7 @@ def contestants(
     network: Network, zeroed: float | None, batches: list[tuple[Tensor, Tensor]]
 ) -> dict[str, nn.Module]:
     """A network learned, fixed, and fixed and pruned."""
-    with torch.random.fork_rng([]):
-        torch.default_generator.manual_seed(0)
-        learned = create_model(network.model, num_classes=batches[0][1].shape[1], in_channels=1)
+    learned = create_seeded(network.model, num_classes=batches[0][1].shape[1], in_channels=1)
     fixed = copy.deepcopy(learned)
     fix_(fixed, "unchanged")
     found = {LEARNED: learned, FIXED: fixed}
@@ -264,15 +258,13 @@ def notes(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="savings",
-        title="What fixed and pruned filters save",
-        reference="Table 3, Fig. 11, Sec. 4.2",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={"smoke": "5 s", "cpu": "about 1 min on 2 cores", "paper": "about 14 GPU-hours"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="savings",
+    title="What fixed and pruned filters save",
+    reference="Table 3, Fig. 11, Sec. 4.2",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={"smoke": "5 s", "cpu": "about 1 min on 2 cores", "paper": "about 14 GPU-hours"},
+    train=train,
+    judge=judge,
 )

@@ -13,7 +13,7 @@ from ...lab.run.folder import Run
 from ...report.heatmap import main_shapes, plot_frequencies
 from .. import xrays
 from ..contrast import Measure, Verdict, Word, samples
-from ..experiment import Claim, Evidence, Experiment, Rows, register
+from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import LABELS
 from ..microscopy import train_steering
 from ..pretrained import find_pretrained, missing_note
@@ -305,19 +305,17 @@ def notes(setting: Setting) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="spectra",
-        title="Frequencies and layers that matter",
-        reference="Fig. 12, App. G",
-        needs=("microscopy", "xrays"),
-        claims=CLAIMS,
-        cost={
-            "smoke": "5 s after steering",
-            "cpu": "2 min after steering and classification",
-            "paper": "5 min after steering and classification",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="spectra",
+    title="Frequencies and layers that matter",
+    reference="Fig. 12, App. G",
+    needs=("microscopy", "xrays"),
+    claims=CLAIMS,
+    cost={
+        "smoke": "5 s after steering",
+        "cpu": "2 min after steering and classification",
+        "paper": "5 min after steering and classification",
+    },
+    train=train,
+    judge=judge,
 )

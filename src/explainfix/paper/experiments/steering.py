@@ -10,7 +10,7 @@ import numpy as np
 from ...lab.measure.statistics import mean_interval, paired_wilcoxon
 from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, difference, pick, signed
-from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims, register
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import LABELS, plot_groups
 from ..microscopy import Key, plot_curves, test_splits, train_steering
 from ..scores import (
@@ -158,15 +158,13 @@ def _list(epochs: list[int]) -> str:
     return ", ".join(map(str, epochs)) if len(epochs) < 6 else f"{epochs[0]} to {epochs[-1]}"
 
 
-register(
-    Experiment(
-        name="steering",
-        title="Steered fixed filters against learned ones",
-        reference="Fig. 8, Sec. 4.1",
-        needs=("microscopy",),
-        claims=CLAIMS,
-        cost={"smoke": "10 s", "cpu": "90 min on 2 cores", "paper": "about 1.5 GPU-days"},
-        train=train_steering,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="steering",
+    title="Steered fixed filters against learned ones",
+    reference="Fig. 8, Sec. 4.1",
+    needs=("microscopy",),
+    claims=CLAIMS,
+    cost={"smoke": "10 s", "cpu": "90 min on 2 cores", "paper": "about 1.5 GPU-days"},
+    train=train_steering,
+    judge=judge,
 )

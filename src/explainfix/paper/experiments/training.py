@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...lab.run.folder import Run
 from ..contrast import ABSENT, Scores, Verdict, every
-from ..experiment import Claim, Evidence, Experiment, judge_claims, register
+from ..experiment import Claim, Evidence, Experiment, judge_claims
 from ..setting import Setting
 from ..xrays import NETWORKS, Start, finals, starts, train_methods
 from ..xrays import notes as shared_notes
@@ -97,19 +97,17 @@ def notes(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="training",
-        title="Few filters suffice for training",
-        reference="Fig. K.1 (a), Sec. 4.5",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={
-            "smoke": "5 s",
-            "cpu": "about 16 min on 2 cores after classification",
-            "paper": "about 17 GPU-days",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="training",
+    title="Few filters suffice for training",
+    reference="Fig. K.1 (a), Sec. 4.5",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={
+        "smoke": "5 s",
+        "cpu": "about 16 min on 2 cores after classification",
+        "paper": "about 17 GPU-days",
+    },
+    train=train,
+    judge=judge,
 )

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...lab.run.folder import Run
 from ..contrast import ANY, Measure, Scores, Verdict, Word, pick
-from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims, register
-from ..figures import COLOURS, new_figure, tidy
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
+from ..figures import COLOURS, new_figure, plot_range, tidy
 from ..scores import Array, curve, curves
 from ..setting import Setting
 from ..xrays import Key, Start, final, starts, train_methods
@@ -143,9 +143,7 @@ def plot(found: Mapping[str, tuple[list[int], Array]]) -> Figure:
     figure = new_figure(5.5, 3.2)
     axes = figure.subplots()
     for key, (epochs, scores) in found.items():
-        axes.plot(epochs, scores.mean(0), color=INK[key], label=TITLES[key], linewidth=1.8)
-        low, high = scores.min(0), scores.max(0)
-        axes.fill_between(epochs, low, high, color=INK[key], alpha=0.15, linewidth=0)
+        plot_range(axes, epochs, scores, INK[key], label=TITLES[key], linewidth=1.8)
     axes.set_xlabel("epoch")
     axes.set_ylabel("validation AUC")
     axes.locator_params(axis="x", integer=True)
@@ -167,19 +165,17 @@ def notes(setting: Setting, runs: Mapping[Key, Run]) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="winning-ticket",
-        title="A winning ticket: pretrained filters that need no learning",
-        reference="Fig. H.1, Sec. 4.1",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={
-            "smoke": "5 s",
-            "cpu": "about 5 min on 2 cores after classification",
-            "paper": "about 5 GPU-days",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="winning-ticket",
+    title="A winning ticket: pretrained filters that need no learning",
+    reference="Fig. H.1, Sec. 4.1",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={
+        "smoke": "5 s",
+        "cpu": "about 5 min on 2 cores after classification",
+        "paper": "about 5 GPU-days",
+    },
+    train=train,
+    judge=judge,
 )

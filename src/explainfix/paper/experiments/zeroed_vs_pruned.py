@@ -17,10 +17,10 @@ from ...lab.data.loader import Share, training_steps
 from ...lab.measure.statistics import mean_interval
 from ...lab.run.folder import Run
 from ...prune import prune_, zero_
-from ...zoo import create_model
 from ..contrast import Measure, Rule, Verdict, Word, samples
-from ..experiment import Claim, Evidence, Experiment, Rows, register
+from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import new_figure, tidy
+from ..pretrained import create_seeded
 from ..setting import Setting
 
 if TYPE_CHECKING:
@@ -75,13 +75,8 @@ CLAIMS = (
 )
 
 
-def train(setting: Setting) -> dict[str, Run]:
-    """Nothing is trained."""
-    return {}
-
-
 def judge(setting: Setting, runs: dict[str, Run]) -> Evidence:
-    """Zero and cut every network at every share, with saliency from the first images."""
+    """Zero and cut untrained networks at every share, with saliency from the first images."""
     seeds = setting.pick(smoke=2, cpu=5, paper=5)
     data = setting.open_data("xrays")
     found: dict[Cell, list[float]] = {cell: [] for cell in PAPER}
@@ -105,14 +100,13 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Evidence:
 
 def build(setting: Setting, name: str, data: Dataset, seed: int) -> nn.Module:
     """A network for the data: random, or at the paper's scale trained on ImageNet."""
-    with torch.random.fork_rng([]):
-        torch.default_generator.manual_seed(seed)
-        return create_model(
-            f"torchvision:{name}",
-            num_classes=len(data.classes),
-            in_channels=data.in_channels,
-            weights="pretrained" if setting.scale == "paper" else None,
-        )
+    return create_seeded(
+        f"torchvision:{name}",
+        seed,
+        num_classes=len(data.classes),
+        in_channels=data.in_channels,
+        weights="pretrained" if setting.scale == "paper" else None,
+    )
 
 
 def first_batches(data: Dataset, seed: int, *, count: int) -> list[tuple[Tensor, Tensor]]:
@@ -211,15 +205,12 @@ def notes(setting: Setting, seeds: int) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="zeroed-vs-pruned",
-        title="Kernels zeroed against parameters pruned",
-        reference="Table M.1",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={"smoke": "10 s", "cpu": "1 min on 2 cores", "paper": "5 min and a download"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="zeroed-vs-pruned",
+    title="Kernels zeroed against parameters pruned",
+    reference="Table M.1",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={"smoke": "10 s", "cpu": "1 min on 2 cores", "paper": "5 min and a download"},
+    judge=judge,
 )
