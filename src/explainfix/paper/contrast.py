@@ -134,7 +134,7 @@ class Measure:
             lambda scores: _select(self._units(scores), where),
         )
 
-    def each(self, phrase: str, /, **where: Any) -> Quantity:
+    def each(self, phrase: str = "", /, **where: Any) -> Quantity:
         """The scores whose keys have these values, each for itself."""
         return Quantity(
             self,
@@ -236,7 +236,8 @@ class Rule:
     def __str__(self) -> str:
         """The rule as a sentence."""
         units = [name for name in self.quantity.fields if name not in self.groups]
-        measure, phrase = self.quantity.measure, self.quantity.phrase
+        measure = self.quantity.measure
+        phrase = self.quantity.phrase and f": {self.quantity.phrase}"
         head = f"{measure.name[0].upper()}{measure.name[1:]}, for each {measure.listed(units)}"
         each = ", or a single value," if self.alone else ""
         if self.low == -inf:
@@ -251,7 +252,7 @@ class Rule:
             (f" for every {measure.listed(self.groups)}", " for one") if self.groups else ("", "")
         )
         return (
-            f"{head}: {phrase}. Agrees if the 95% t interval{each} lies {agrees}{all_}, disagrees "
+            f"{head}{phrase}. Agrees if the 95% t interval{each} lies {agrees}{all_}, disagrees "
             f"if it lies {disagrees}{one}, else undecided."
         )
 

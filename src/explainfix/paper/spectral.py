@@ -20,7 +20,7 @@ from ..lab.run.folder import Run, open_data
 from ..report.heatmap import main_shapes
 from .contrast import Verdict, Word
 from .figures import LABELS, new_figure
-from .pretrained import find_pretrained
+from .networks import find_pretrained
 from .scores import Array
 from .setting import Setting
 

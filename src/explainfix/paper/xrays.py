@@ -15,7 +15,7 @@ from ..lab.run.checkpoint import writing
 from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run
 from .contrast import Measure
-from .pretrained import FOLDER, TRUNKS, create_seeded, load_in_order
+from .networks import FOLDER, TRUNKS, create_seeded, load_in_order
 from .scores import METHODS, curve
 from .setting import Scale, Setting
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from explainfix.explanation.compare import spectral_distance
 from explainfix.paper.experiments import filters
-from explainfix.paper.pretrained import find_pretrained, load_in_order, missing_note
+from explainfix.paper.networks import find_pretrained, load_in_order, missing_note
 from explainfix.paper.spectral import judge_guided, mean_frequency
 
 

@@ -23,7 +23,7 @@ from .. import xrays
 from ..contrast import Measure, Verdict, samples, say_all, signed
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, new_figure, tidy
-from ..pretrained import find_pretrained, missing_note
+from ..networks import find_pretrained, missing_note
 from ..scores import Array
 from ..setting import Setting
 

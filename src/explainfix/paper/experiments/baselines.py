@@ -12,7 +12,7 @@ from ..contrast import Measure, Scores, Verdict, pick
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import plot_groups
 from ..microscopy import options, test_splits
-from ..pretrained import count_parameters
+from ..networks import count_parameters
 from ..scores import MARGIN, late_means
 from ..setting import Setting
 

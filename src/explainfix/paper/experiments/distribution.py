@@ -47,7 +47,8 @@ CLAIMS = (
         "higher",
         "Scores are higher on images from other laboratories than on images like those trained on.",
         "stage2 > test",
-        f"{HIGHER} Without stage2, undecided whatever the substitute gives.",
+        f"{HIGHER} Other images are those of stage2, like ones those of test; without stage2, "
+        "undecided whatever the substitute gives.",
     ),
     Claim(
         "equal",

@@ -25,7 +25,7 @@ from ...zoo import create_model
 from ..contrast import Measure, Verdict, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, LABELS, frame_pictures, new_figure, tidy
-from ..pretrained import create_seeded, find_pretrained, missing_note
+from ..networks import create_seeded, find_pretrained, missing_note
 from ..scores import Array
 from ..setting import Setting
 from ..spectral import GUIDED, ONE_BASIS, judge_guided, large_layers, mean_frequency

@@ -22,7 +22,7 @@ from ..scores import MARGIN, curve
 from ..setting import Setting
 from ..xrays import Start, best_starts, final, finals, options, rate, train_methods
 from ..xrays import notes as shared_notes
-from ..zeroing import AUC, ZeroedKey, share_saved, train_zeroed, with_none_zeroed
+from ..zeroing import AUC, ROUNDS, ZeroedKey, share_saved, train_zeroed, with_none_zeroed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,6 @@ SHARES: Shares = {"resnet": (0.9, 0.99, 0.999), "densenet": (0.8, 0.9)}  # zeroe
 FEWER: Shares = {"resnet": (0.9, 0.99, 0.999), "densenet": (0.9,)}
 TINY: Shares = {"resnet": (0.5, 0.9)}
 KINDS = {"unchanged": "fixed", "learned": "learned"}  # what was pruned, by its method
-ROUNDS = 30
 
 Point = tuple[Start, float]  # a network, and the share of its kernels that is zeroed
 Pair = tuple[str, float]  # of a network: what its filters are, and that share
@@ -117,7 +116,8 @@ def pruned_file(setting: Setting, run: Run) -> Path:
 def judge(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> Evidence:
     """Compare accuracy and time."""
     scores, chosen = finals(runs), points(setting)
-    times = {start.family: time_of(setting, runs, start.family) for start, _ in chosen}
+    families = dict.fromkeys(start.family for start, _ in chosen)
+    times = {family: time_of(setting, runs, family) for family in families}
     return Evidence(
         verdicts=verdicts(scores) | {"faster": judge_times(times)},
         tables={"Accuracy, size and time": table(chosen, runs, times)},

@@ -24,7 +24,7 @@ from .. import xrays
 from ..contrast import ANY, Measure, Scores, Verdict, Word, pick
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import COLOURS, new_figure, plot_range, tidy
-from ..scores import Array
+from ..scores import MARGIN, Array
 from ..setting import Setting
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ SHOWN = (0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)  # in the table
 FEW, HALF = 0.03, 0.5
 RANDOM = 0.5  # the AUC of a guess
 NEAR = 0.05  # of AUC: what is nearer to a guess is random
-MARGIN = 0.02  # of AUC: a smaller loss is none
 INK = tuple(COLOURS[name] for name in ("ghaar", "ones", "unchanged", "psine", "dct2", "learned"))
 
 
@@ -75,10 +74,10 @@ CLAIMS = (
     Claim(
         "least",
         "Zeroing half of the kernels, the least salient, costs nothing in some networks.",
-        "no loss at 50% in some",
-        "For each network the mean AUC with nothing zeroed less that with half, the least salient "
-        f"first: agrees if it is below {MARGIN} for one network at least, disagrees if above "
-        f"{2 * MARGIN} for all, else undecided.",
+        f"no loss at {HALF:.0%} in some",
+        f"For each network the mean AUC with nothing zeroed less that with {HALF:.0%}, the least "
+        f"salient first: agrees if it is below {MARGIN} for one network at least, disagrees if "
+        f"above {2 * MARGIN} for all, else undecided.",
     ),
     Claim(
         "separates",

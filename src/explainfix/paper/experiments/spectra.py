@@ -12,11 +12,11 @@ from ...explanation.compare import spectral_distance
 from ...lab.run.folder import Run
 from ...report.heatmap import main_shapes, plot_frequencies
 from .. import xrays
-from ..contrast import Measure, Verdict, Word, samples
+from ..contrast import Measure, Rule, Verdict, Word, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import LABELS
 from ..microscopy import train_steering
-from ..pretrained import find_pretrained, missing_note
+from ..networks import find_pretrained, missing_note
 from ..setting import Setting
 from ..spectral import (
     ENOUGH,
@@ -31,28 +31,30 @@ from ..spectral import (
     plot_methods,
     trained_cases,
     untrained_cases,
-)  # fmt: skip
+)
 
 UNETD = "U-NetD"
 LONG = 3  # layers that make a stage
 UNEVEN = 0.05  # the share of a DCT2 layer's energy that may be off an even spread
 
-SHARES = {"name": "network", "number": "seed"}
-LOWEST = Measure(
+
+def in_every_network(what: str) -> Rule:
+    """Whether something is above 0 in every network, over its seeds if there are several."""
+    measure = Measure(what, words={"name": "network", "number": "seed"})
+    return (
+        (measure.each() > 0)
+        .for_every("name", alone=True)
+        .said(lambda found: ", ".join(f"{name} {one.mean:+.2f}" for (name,), one in found.items()))
+    )
+
+
+LOW = in_every_network(
     "in e(0) of the 3x3 kernels of learned networks, weighted by saliency, the share of the lowest "
-    "frequency less that of the highest",
-    words=SHARES,
+    "frequency less that of the highest"
 )
-FIRST_HALF = Measure(
+EARLY = in_every_network(
     "the share of the saliency-weighted energy e(2) in the first half of the spatial layers of "
-    "learned networks, less a half",
-    words=SHARES,
-)
-LOW, EARLY = (
-    (measure.each("all weights best on validation") > 0)
-    .for_every("name", alone=True)
-    .said(lambda found: ", ".join(f"{name} {one.mean:+.2f}" for (name,), one in found.items()))
-    for measure in (LOWEST, FIRST_HALF)
+    "learned networks, less a half"
 )
 CLAIMS = (
     Claim("low", "Spatial kernels prioritise low frequencies.", "lowest > highest in e(0)", LOW),

@@ -22,7 +22,7 @@ from ..scores import (
     curve,
     late_mean,
     late_means,
-)  # fmt: skip
+)
 from ..setting import Setting
 
 DICE = Measure("Dice over the second half of the epochs", Key)

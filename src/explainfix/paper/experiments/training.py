@@ -17,7 +17,7 @@ from ..zeroing import (
     train_zeroed,
     with_none_zeroed,
     zeroed_table,
-)  # fmt: skip
+)
 
 TITLES = {family: network.title for family, network in NETWORKS["paper"].items()}
 SHARES = {"resnet": 0.90, "densenet": 0.85, "efficientnet": 0.80}  # of the paper's figure
