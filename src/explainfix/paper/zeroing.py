@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..lab.measure.statistics import Interval, mean_interval, paired_wilcoxon
+from ..lab.measure.statistics import mean_interval, paired_wilcoxon
 from ..lab.run.folder import Run
 from .contrast import Measure, Rule, Scores, difference, pick, signed
 from .experiment import Rows
 from .figures import COLOURS, new_figure, tidy
-from .scores import MARGIN, curves
+from .scores import MARGIN, Array, curves
 from .setting import Setting
 from .xrays import Key, Start, train_methods
 
@@ -100,6 +100,6 @@ def plot_zeroed(runs: Mapping[ZeroedKey, Run], shares: Sequence[tuple[Start, flo
     return figure
 
 
-def share_saved(seconds: Sequence[float], learned: Sequence[float]) -> Interval:
+def shares_saved(seconds: Sequence[float], learned: Sequence[float]) -> Array:
     """The share of learned time that is saved, round by round."""
-    return mean_interval(1 - np.array(seconds) / np.array(learned))
+    return np.asarray(1 - np.array(seconds) / np.array(learned))

@@ -15,14 +15,14 @@ from ...lab.measure.timing import race_training
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run, build_model, open_data
 from ...store import save
-from ..contrast import ANY, Scores, Verdict, Word, every, pick, word_of
+from ..contrast import ANY, Measure, Scores, Verdict, Word, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, new_figure, tidy
 from ..scores import MARGIN, curve
 from ..setting import Setting
 from ..xrays import Start, best_starts, final, finals, options, rate, train_methods
 from ..xrays import notes as shared_notes
-from ..zeroing import AUC, ROUNDS, ZeroedKey, share_saved, train_zeroed, with_none_zeroed
+from ..zeroing import AUC, ROUNDS, ZeroedKey, shares_saved, train_zeroed, with_none_zeroed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +44,12 @@ EQUAL = (
     > -MARGIN
 )
 ALIKE = fixed - AUC.mean("learned and pruned alike", method="learned") > -MARGIN
+SAVED = Measure(
+    "the share of time that fixed pruned networks save, against learned ones pruned alike and "
+    "against unpruned ones",
+    words={"name": "network, share and rival", "number": "round"},
+)
+FASTER = (SAVED.each() > 0).for_every("name")
 CLAIMS = (
     Claim(
         "equal",
@@ -68,9 +74,7 @@ CLAIMS = (
         "faster",
         "Fixed networks are always faster than learned ones, even if those are pruned alike.",
         "always faster",
-        "The share of time that fixed pruned saves, round by round, against learned pruned and "
-        "against unpruned: agrees if the 95% t interval lies above 0 for all networks and shares, "
-        "disagrees if it lies below 0 for one, else undecided.",
+        FASTER,
     ),
 )
 
@@ -166,21 +170,19 @@ def time_of(setting: Setting, runs: Mapping[ZeroedKey, Run], family: str) -> Tim
 
 def judge_times(times: Mapping[str, Times]) -> Verdict:
     """Is fixed faster than learned, pruned alike or not at all?"""
-    alike, whole = [], []
-    for found in times.values():
+    alike, whole = {}, {}
+    for family, found in times.items():
         for (method, share), seconds in found.items():
             if method == "unchanged":
-                alike.append(share_saved(seconds, found["learned", share]))
-                whole.append(share_saved(seconds, found[UNPRUNED]))
+                alike[f"{family} {share}, alike"] = shares_saved(seconds, found["learned", share])
+                whole[f"{family} {share}"] = shares_saved(seconds, found[UNPRUNED])
     low, high, least, most = (
-        f"{end(saved.mean for saved in group):.0%}"
+        f"{end(saved.mean() for saved in group.values()):.0%}"
         for group in (whole, alike)
         for end in (min, max)
     )
-    return Verdict(
-        every(word_of(saved) for saved in alike + whole),
-        f"saves {low} to {high}; pruned alike, {least} to {most}",
-    )
+    word = FASTER.judge(samples(alike | whole)).word
+    return Verdict(word, f"saves {low} to {high}; pruned alike, {least} to {most}")
 
 
 def table(
@@ -197,13 +199,13 @@ def table(
             row |= {"runs": len(mine), "AUC": _auc(mine), "less learned": None}
             row["seconds"] = float(np.median(found[method, share]))
             if share:
-                saved = share_saved(found[method, share], found[UNPRUNED])
+                saved = shares_saved(found[method, share], found[UNPRUNED])
                 row |= {
                     "filters": f"{KINDS[method]}, pruned",
                     "zeroed": f"{100 * share:g}%",
                     "pruned": f"{pruned_share(mine, base):.0%}",
                     "less learned": row["AUC"] - _auc(base),
-                    "time saved": f"{saved.mean:.0%}",
+                    "time saved": f"{saved.mean():.0%}",
                 }
             rows.append(row)
     return rows
@@ -244,7 +246,7 @@ def plot(
         for method, kind in KINDS.items():
             mine = [pick(runs, family=start.family, method=method, zeroed=s) for s in shares]
             x = [100 * pruned_share(group, base) for group in mine]
-            ratio = [1 - share_saved(found[method, s], found[UNPRUNED]).mean for s in shares]
+            ratio = [1 - shares_saved(found[method, s], found[UNPRUNED]).mean() for s in shares]
             look = {"color": COLOURS[method], "linestyle": style, "marker": marker, "markersize": 4}
             left.plot(x, [_auc(group) for group in mine], label=f"{name}, {kind}", **look)
             right.plot(x, ratio, **look)

@@ -13,19 +13,19 @@ from torch import Tensor, nn
 from ...explanation.saliency import saliency
 from ...fix import fix_
 from ...lab.data.dataset import collate
-from ...lab.measure.statistics import Interval
+from ...lab.measure.statistics import mean_interval
 from ...lab.measure.timing import race_training
 from ...lab.run.folder import Run
 from ...prune import channel_prune_
-from ..contrast import Verdict, every, word_of
+from ..contrast import Measure, Verdict, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import new_figure, tidy
 from ..networks import count_parameters, create_seeded
-from ..scores import curve
+from ..scores import Array, curve
 from ..setting import Setting
 from ..xrays import NETWORKS, Network, rate, starts, train_methods
 from ..xrays import notes as shared_notes
-from ..zeroing import ROUNDS, ZeroedKey, share_saved, train_zeroed, with_none_zeroed
+from ..zeroing import ROUNDS, ZeroedKey, shares_saved, train_zeroed, with_none_zeroed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,6 +40,13 @@ SAVED = [f"{saved:.0%} for {NETWORKS['paper'][f].title}" for f, (*_, saved) in P
 LEARNED, FIXED, PRUNED = KINDS = ("learned", "fixed", "fixed, pruned")
 Times = dict[str, list[float]]  # by kind: seconds, round by round
 
+FASTER, AS_MUCH = (
+    (Measure(name, words={"name": "network", "number": "round"}).each() > 0).for_every("name")
+    for name in (
+        "the share of a learned step's time that is saved",
+        "that share, less the paper's number",
+    )
+)
 CLAIMS = (
     Claim(
         "parameters",
@@ -52,16 +59,13 @@ CLAIMS = (
         "faster",
         "A fixed network (pruned too, but for EfficientNet) always trains faster than a learned.",
         "always faster",
-        "The share of a learned step's time that is saved, round by round. Agrees if its 95% t "
-        "interval lies above 0 for all networks, disagrees if it lies below 0 for one, else "
-        "undecided.",
+        FASTER,
     ),
     Claim(
         "saved",
         f"The time saved is at least {', '.join(SAVED)}.",
         ", ".join(f"{saved:.0%}" for *_, saved in PAPER.values()),
-        "Agrees if that interval lies above the paper's number for all networks (as much or more "
-        "is saved), disagrees if it lies below it for one, else undecided.",
+        AS_MUCH,
     ),
 )
 
@@ -84,7 +88,7 @@ def judge(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> Evidence:
     """Count parameters, and compare times."""
     counts = {f: grey_parameters(network) for f, network in NETWORKS["paper"].items()}
     times = time_epochs(runs) if runs else time_networks(setting)
-    saved = {f: share_saved(found[ours(found)], found[LEARNED]) for f, found in times.items()}
+    saved = {f: shares_saved(found[ours(found)], found[LEARNED]) for f, found in times.items()}
     titles = {family: network.title for family, network in timed(setting).items()}
     return Evidence(
         verdicts=verdicts(counts, saved, titles),
@@ -163,21 +167,21 @@ def contestants(
 
 def verdicts(
     counts: Mapping[str, tuple[int, int]],
-    saved: Mapping[str, Interval],
+    saved: Mapping[str, Array],
     titles: Mapping[str, str],
 ) -> dict[str, Verdict]:
     """The three claims, by their rules."""
     rounded = {f: (round(s / 1e6, 1), round(100 * s / all_)) for f, (all_, s) in counts.items()}
     same = all(rounded[family] == PAPER[family][:2] for family in PAPER)
-    amounts = [word_of(found, PAPER[family][2]) for family, found in saved.items()]
-    said = ", ".join(f"{titles[family]} {found.mean:.0%}" for family, found in saved.items())
+    more = {family: shares - PAPER[family][2] for family, shares in saved.items()}
+    said = ", ".join(f"{titles[family]} {shares.mean():.0%}" for family, shares in saved.items())
     return {
         "parameters": Verdict(
             "agrees" if same else "disagrees",
             ", ".join(f"{millions}e6 ({share}%)" for millions, share in rounded.values()),
         ),
-        "faster": Verdict(every(map(word_of, saved.values())), said),
-        "saved": Verdict(every(amounts), said),
+        "faster": Verdict(FASTER.judge(samples(saved)).word, said),
+        "saved": Verdict(AS_MUCH.judge(samples(more)).word, said),
     }
 
 
@@ -206,7 +210,7 @@ def time_table(times: Mapping[str, Times], titles: Mapping[str, str]) -> Rows:
                 "seconds": statistics.median(seconds),
             }
             if name != LEARNED:
-                saved = share_saved(seconds, found[LEARNED])
+                saved = mean_interval(shares_saved(seconds, found[LEARNED]))
                 row["saved"] = f"{saved.mean:.1%}"
                 row["95% t interval"] = f"{saved.low:.1%} to {saved.high:.1%}"
             if name == ours(found):
