@@ -8,18 +8,11 @@ import pytest
 from scipy import stats
 
 from explainfix.lab.measure.statistics import Interval
-from explainfix.paper.contrast import ABSENT, ANY, Measure, every, say_all, word_of
+from explainfix.paper.contrast import ABSENT, ANY, Measure, every, samples, say_all, word_of
 
 
 @dataclass(frozen=True)
 class Key:
-    network: str
-    method: str
-    seed: int
-
-
-@dataclass(frozen=True)
-class OtherKey:
     network: str
     method: str
     seed: int
@@ -32,7 +25,7 @@ each = DICE.each("each of ours", method=("a", "b"))
 
 
 def random_scores(seed, *, lead=0.0, noise=0.02):
-    """Two networks, three methods, four seeds; of `OtherKey` there are others."""
+    """Two networks, three methods, four seeds."""
     rng = np.random.default_rng(seed)
     found = {}
     for network in ("small", "large"):
@@ -40,7 +33,6 @@ def random_scores(seed, *, lead=0.0, noise=0.02):
             for run in range(4):
                 mean = 0.7 + (method != "base") * lead + (network == "large") * 0.1
                 found[Key(network, method, run)] = float(rng.normal(mean, noise))
-                found[OtherKey(network, method, run)] = 1e6
     return found
 
 
@@ -106,19 +98,33 @@ def test_the_mean_over_a_field_is_what_all_are_compared_with():
 
 
 def test_the_largest_is_found_among_the_scores():
-    scores = {key: score for key, score in random_scores(2).items() if isinstance(key, Key)}
     named = {"small": "1", "large": "2"}
-    sized = {Key(named[k.network], k.method, k.seed): v for k, v in scores.items()}
+    sized = {Key(named[k.network], k.method, k.seed): v for k, v in random_scores(2).items()}
     found = ours.at(network=max).values(sized)
     assert found == ours.at(network="2").values(sized)
     assert len(found) == 4
 
 
 def test_without_scores_nothing_is_decided():
-    verdict = (ours - base > 0).judge({OtherKey("small", "a", 0): 1.0})
+    verdict = (ours - base > 0).judge({})
     assert (verdict.word, verdict.ours) == ("undecided", ABSENT)
     no_baseline = {k: v for k, v in random_scores(3).items() if k.method != "base"}
     assert (ours - base > 0).judge(no_baseline).word == "undecided"
+
+
+def test_scores_of_another_kind_are_an_error():
+    with pytest.raises(TypeError, match="'Dice' is scored by Key, not by Sample"):
+        (ours > 0).judge(samples({"a": [0.1, 0.2]}))
+
+
+def test_samples_are_judged_by_name():
+    measure = Measure("seconds", words={"name": "network", "number": "round"})
+    rule = (measure.each() > 1).for_every("name")
+    assert rule.judge(samples({"a": [1.2, 1.3], "b": [1.4, 1.41]})).word == "undecided"
+    assert rule.judge(samples({"a": [1.2, 1.21], "b": [1.4, 1.41]})).word == "agrees"
+    assert str(rule).startswith("Seconds, for each round. Agrees if the 95% t interval lies above ")
+    alone = (measure.each() > 1).for_every("name", alone=True)
+    assert alone.judge(samples({"a": [1.2, 1.21], "b": [0.9]})).word == "disagrees"
 
 
 def test_sentences():

@@ -144,11 +144,10 @@ class Measure:
         )
 
     def _units(self, scores: Scores) -> Values:
-        return {
-            tuple(vars(key).items()): score
-            for key, score in scores.items()
-            if type(key) is self.key
-        }
+        wrong = [key for key in scores if type(key) is not self.key]
+        if wrong:
+            raise TypeError(f"{self.name!r} is scored by {self.key.__name__}, not by {wrong[0]!r}")
+        return {tuple(vars(key).items()): score for key, score in scores.items()}
 
 
 @dataclass(frozen=True)
