@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from ..lab.run.checkpoint import writing
 from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run
+from ..zoo.opening import split_weights
 from .contrast import Measure
 from .networks import FOLDER, TRUNKS, create_seeded, load_in_order
 from .scores import METHODS, curve
@@ -94,7 +95,7 @@ def starts(setting: Setting, begin: Begin) -> list[Start]:
         if begin == "pretrained":
             if guide is None:
                 continue
-            name, _, file = guide.partition("@")
+            name, file = split_weights(guide)
             options = {"model": name, "weights": file or "pretrained"}
         found.append(Start(family, begin, title, options, guide))
     return found
