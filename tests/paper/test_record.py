@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from explainfix.cli import main
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.folder import Run
 from explainfix.paper import reproduce as reproduction
@@ -59,19 +60,24 @@ def evidence(figures=("A line | bar",)):
     return Evidence(verdicts, {"Scores": table}, {name: drawing() for name in figures}, ["A note."])
 
 
-def test_kernels_are_kept_before_any_run(monkeypatch, tmp_path):
-    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "")  # given back afterwards
-    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+@pytest.mark.parametrize("command", [True, False])
+def test_the_command_alone_keeps_kernels_before_any_run(monkeypatch, tmp_path, command):
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "RAY_USAGE_STATS_ENABLED"):
+        monkeypatch.setenv(name, "")  # given back afterwards
+        monkeypatch.delenv(name)
     seen = []
 
     def train(setting):
-        seen.append(os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY"))
+        seen.append(int(os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY", 0)))
         return {}
 
     one = dataclasses.replace(experiment(), train=train)
     monkeypatch.setattr(reproduction, "find_experiment", lambda name: one)
-    reproduction.reproduce("steering", Setting("smoke", folder=tmp_path))
-    assert int(seen[0]) > 1024
+    if command:
+        assert main(["reproduce", "steering", "--folder", str(tmp_path)]) == 0
+    else:
+        reproduction.reproduce("steering", Setting("smoke", folder=tmp_path))
+    assert (seen[0] > 1024) == command
 
 
 def test_what_is_written_is_read(tmp_path):

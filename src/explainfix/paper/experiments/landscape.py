@@ -50,8 +50,7 @@ TICKS = {  # the paper's Table 1: interpretable, faster, less memory, no loss
     "gabor": ("yes", "no", "no", "yes"),
     "magnitude": ("no", "?", "yes", "?"),
     PLAIN: ("no", "=", "=", "="),
-    FIXED: ("yes", "yes", "yes", "yes"),
-    PRUNED: ("yes", "yes", "yes", "yes"),
+    **dict.fromkeys((FIXED, PRUNED), ("yes",) * 4),
 }
 ZERO = 0.9  # the share of the kernels that ours, pruned, begins without
 HALF = 0.5  # the share that every approach must stand
