@@ -7,9 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-import pruned_table
-from networks import SPECS
-
 collect_ignore = ["foreign", "foreign.py"]  # a program with packages of its own, not tests
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -64,21 +61,3 @@ def every_convolution() -> nn.ModuleDict:
             "norm": nn.BatchNorm2d(6),
         }
     )
-
-
-@pytest.fixture
-def pruned_networks(request):
-    """Notes what pruning did to a network, for the table in the docs."""
-    return lambda name, row: pruned_table.add(request.config, name, row)
-
-
-def pytest_sessionstart(session):
-    if pruned_table.wanted(session.config):
-        pruned_table.clear(session.config)
-
-
-def pytest_sessionfinish(session):
-    if pruned_table.wanted(session.config):
-        pruned_table.write(
-            session.config, expected=len(SPECS) + 1
-        )  # two U-Nets more, vit_b_32 less

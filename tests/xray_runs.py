@@ -1,5 +1,6 @@
 """Runs with scores made by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from explainfix.lab.run.config import RunConfig
@@ -14,6 +15,8 @@ def made_run(scores, *, parameters=1000):
     return Run(Path("run"), RunConfig(epochs=len(scores)), history, {"parameters": parameters})
 
 
-def made_runs(label, finals, **options):
-    """Runs of several seeds whose last epochs score so."""
-    return {f"{label} {s}": made_run([0.5, 0.5, 0.5, v], **options) for s, v in enumerate(finals)}
+def made_runs(key, finals, **options):
+    """Runs like that of a key, of several seeds whose last epochs score so."""
+    return {
+        replace(key, seed=s): made_run([0.5, 0.5, 0.5, v], **options) for s, v in enumerate(finals)
+    }

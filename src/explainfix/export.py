@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import logging
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -18,6 +16,7 @@ from torch import Tensor, nn
 
 from . import private
 from .layers import Convolution, as_found
+from .running import explained, reason_of
 from .store import check_free, written
 
 _AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
@@ -154,13 +153,8 @@ def _require(*packages: str) -> None:
 
 
 def _run(model: nn.Module, example: Tensor) -> Any:
-    try:
+    with explained(f"an input of shape {tuple(example.shape)}"):
         return model(example)
-    except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as problem:
-        raise ValueError(
-            f"the model does not run on an input of shape {tuple(example.shape)}: "
-            f"{_reason(problem)}"
-        ) from problem
 
 
 def _output_names(result: Any) -> list[str]:
@@ -174,7 +168,7 @@ def _exported(model: nn.Module, example: Tensor, names: list[str], free: dict[in
     # Of a batch of one the exporter would think that it is always one.
     batch = torch.cat([example, example]) if free and len(example) == 1 else example
     try:
-        with _silence():
+        with warnings.catch_warnings(action="ignore"):  # of its own parts
             return torch.onnx.export(
                 model,
                 (batch,),
@@ -186,32 +180,8 @@ def _exported(model: nn.Module, example: Tensor, names: list[str], free: dict[in
             )
     except Exception as problem:  # the exporter raises whatever its many parts raise
         raise ValueError(
-            f"PyTorch's exporter cannot export {type(model).__name__}: {_reason(problem)}"
+            f"PyTorch's exporter cannot export {type(model).__name__}: {reason_of(problem)}"
         ) from problem
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """The exporter speaks in warnings, log records and prints; none is for the user's terminal."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with (
-            warnings.catch_warnings(action="ignore"),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            yield
-    finally:
-        logging.disable(before)
-
-
-def _reason(problem: BaseException) -> str:
-    """The first line of what went wrong at first."""
-    while problem.__cause__ is not None:
-        problem = problem.__cause__
-    lines = str(problem).strip().splitlines()
-    return lines[0] if lines else type(problem).__name__
 
 
 def _shape(value: Any) -> tuple[int | str, ...]:
@@ -226,16 +196,15 @@ def _checks(model: nn.Module, file: Path, example: Tensor) -> Iterator[Check]:
     try:
         session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     except Exception as problem:  # ONNX Runtime's errors have no common class
-        raise ValueError(f"ONNX Runtime cannot read the export: {_reason(problem)}") from problem
+        raise ValueError(f"ONNX Runtime cannot read the export: {reason_of(problem)}") from problem
     (takes,) = session.get_inputs()
     for inputs in (example, _larger(model, example, takes.shape)):
         theirs = private.flat_tensors(model(inputs))
         try:
             ours = session.run(None, {takes.name: inputs.cpu().numpy()})
         except Exception as problem:
-            raise ValueError(
-                f"ONNX Runtime fails on an input of shape {tuple(inputs.shape)}: {_reason(problem)}"
-            ) from problem
+            where = f"an input of shape {tuple(inputs.shape)}"
+            raise ValueError(f"ONNX Runtime fails on {where}: {reason_of(problem)}") from problem
         pairs = zip((torch.from_numpy(array) for array in ours), theirs, strict=True)
         yield Check(tuple(inputs.shape), max(_difference(one, other) for one, other in pairs))
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .nested import tensors_in
+from .running import tensors_in
 
 Hook = Callable[..., None]
 

@@ -69,4 +69,3 @@ class ModelSource:
 
 models: Registry[ModelSource] = Registry("model source", "explainfix list models")
 datasets: Registry[Callable[..., Any]] = Registry("dataset", "explainfix list datasets")
-experiments: Registry[Any] = Registry("experiment", "explainfix reproduce --list")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import explainfix as xf
-from explainfix.nested import map_tensors, tensors_in
+from explainfix.running import map_tensors, tensors_in
 from networks import shift_norms, without_chance, zero_some
 
 LIMITS = {torch.float64: 1e-6, torch.float32: 1e-3}  # of how much an output varies

@@ -8,7 +8,7 @@ from torch import nn
 
 import explainfix as xf
 from explainfix.layers import Convolution
-from explainfix.nested import tensors_in
+from explainfix.running import tensors_in
 
 from .check import EXAMPLE, LIMITS, differences, draw, first_line
 

@@ -5,9 +5,9 @@ import shutil
 import pytest
 from matplotlib.figure import Figure
 
-from explainfix.paper.experiment import Claim, Experiment, Outcome, Verdict
-from explainfix.paper.page import write_page
-from explainfix.paper.record import write_outcome
+from explainfix.paper.contrast import Verdict
+from explainfix.paper.experiment import Claim, Evidence, Experiment
+from explainfix.paper.record import write_outcome, write_page
 
 LONG = "a_very_long_name_without_any_place_to_break_it_" * 4
 
@@ -26,15 +26,13 @@ def browser():
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory):
-    import pandas as pd
-
     folder = tmp_path_factory.mktemp("outcome")
     words = ("agrees", "disagrees", "undecided")
     claims = tuple(Claim(word, f"It {word}.", LONG, "A rule.") for word in words)
     figure = Figure(figsize=(12, 3))
     figure.subplots().plot([0, 1])
-    table = pd.DataFrame([{"name": LONG, **{f"column {i}": 0.5 for i in range(12)}}])
-    outcome = Outcome(
+    table = [{"name": LONG, **{f"column {i}": 0.5 for i in range(12)}}]
+    evidence = Evidence(
         {word: Verdict(word, "0.5") for word in words}, {"T": table}, {"F": figure}, [LONG]
     )
     none = dict.fromkeys(("smoke", "cpu", "paper"), "")
@@ -42,8 +40,8 @@ def page_file(tmp_path_factory):
         "scale": "cpu", "command": "explainfix " + LONG, "seconds": 1.0, "runs": [],
         "training_seconds": 0.0,
     }  # fmt: skip
-    experiment = Experiment("x", "Title", "Fig. 1", claims, none, dict, lambda *_: outcome)
-    return write_page(folder, write_outcome(folder, experiment, outcome, about))
+    experiment = Experiment("x", "Title", "Fig. 1", claims, none, dict, lambda *_: evidence)
+    return write_page(folder, write_outcome(folder, experiment, evidence, about))
 
 
 @pytest.mark.parametrize("width", [1280, 390])

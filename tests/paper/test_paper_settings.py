@@ -1,5 +1,6 @@
 """The runs of scale `paper` have the paper's settings, written here from its appendices A to C."""
 
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.train import train
 from explainfix.paper import list_experiments
+from explainfix.paper.microscopy import Key
 from explainfix.paper.reproduce import find_experiment
 from explainfix.paper.setting import Setting, kind_of
 
@@ -52,20 +54,20 @@ RUNS = {  # of each method or network, where the paper says how many
 
 @pytest.mark.parametrize("name", list_experiments())
 def test_settings(name, tmp_path):
-    for label, run in (
+    for key, run in (
         find_experiment(name).train(Setting("paper", folder=tmp_path, dry=True)).items()
     ):
         config, kind = run.config, kind_of(run.config.data)
-        assert {k: getattr(config, k) for k in SETTINGS[kind]} == SETTINGS[kind], label
-        assert config.data_options.items() >= DATA[kind].items(), label
-        assert config.epochs == OTHER_EPOCHS.get(name, EPOCHS[kind]), label
-        assert config.lr in RATES[kind] | MORE_RATES.get(name, set()), label
+        assert {k: getattr(config, k) for k in SETTINGS[kind]} == SETTINGS[kind], key
+        assert config.data_options.items() >= DATA[kind].items(), key
+        assert config.epochs == OTHER_EPOCHS.get(name, EPOCHS[kind]), key
+        assert config.lr in RATES[kind] | MORE_RATES.get(name, set()), key
 
 
 @pytest.mark.parametrize("name", [name for name in list_experiments() if name in RUNS])
 def test_independent_runs(name, tmp_path):
     runs = find_experiment(name).train(Setting("paper", folder=tmp_path, dry=True))
-    counts = Counter(label.rpartition(" ")[0] for label in runs)
+    counts = Counter(str(dataclasses.replace(key, seed=0)) for key in runs)
     assert set(counts.values()) == {RUNS[name]}
     assert len({run.folder for run in runs.values()}) == len(runs)
 
@@ -74,7 +76,7 @@ def test_the_methods_of_steering(tmp_path):
     runs = find_experiment("steering").train(Setting("paper", folder=tmp_path, dry=True))
     methods = {run.config.fix for run in runs.values()}
     assert methods == {None, "ones", "dct2", "unchanged", "ghaar", "psine", "guidedsteer"}
-    one = runs["ghaar 3"].config
+    one = runs[Key("ghaar", 3)].config
     assert (one.seed, one.fix_seed, one.evaluate_every) == (3, 3, 1)
     assert one.evaluate_on == ("val", "test", "stage2")
 
@@ -82,7 +84,7 @@ def test_the_methods_of_steering(tmp_path):
 def test_a_model_of_the_papers_size_takes_real_steps(tmp_path):
     """U-NetD with 256 pixels and batches of ten, as in `steering`, on drawn images."""
     runs = find_experiment("steering").train(Setting("paper", folder=tmp_path, dry=True))
-    theirs = runs["ghaar 0"].config
+    theirs = runs[Key("ghaar", 0)].config
     kept = {k: getattr(theirs, k) for k in ("model", "fix", "fix_seed", "batch_size", "lr", "seed")}
     drawn = {"data": "nuclei", "data_options": {"count": 20, "size": 256}}
     run = train(RunConfig(**kept, **drawn, epochs=1, evaluate_every=1), runs=tmp_path)

@@ -8,19 +8,19 @@ import os
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from explainfix.cli import main
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.folder import Run
 from explainfix.paper import reproduce as reproduction
+from explainfix.paper.contrast import Measure, Verdict
 from explainfix.paper.document import write_results
-from explainfix.paper.experiment import Claim, Experiment, Outcome, Verdict
+from explainfix.paper.experiment import Claim, Evidence, Experiment
 from explainfix.paper.figures import draw_picture
-from explainfix.paper.page import render_page
-from explainfix.paper.record import read_outcome, write_outcome
+from explainfix.paper.record import read_outcome, render_page, write_outcome
 from explainfix.paper.setting import Setting
 
 CLAIMS = (
@@ -44,7 +44,7 @@ def experiment():
         claims=CLAIMS,
         cost={"smoke": "1 s", "cpu": "1 s", "paper": "1 s"},
         train=lambda setting: {},
-        judge=lambda setting, runs: outcome(),
+        judge=lambda setting, runs: evidence(),
     )
 
 
@@ -54,29 +54,34 @@ def drawing():
     return figure
 
 
-def outcome(figures=("A line | bar",)):
-    table = pd.DataFrame({"method": ["GHaar"], "Dice": [np.float32(0.5)], "p": [math.nan]})
+def evidence(figures=("A line | bar",)):
+    table = [{"method": "GHaar", "Dice": np.float32(0.5), "p": math.nan}]
     verdicts = {"a": Verdict("agrees", "0.87"), "b": Verdict("undecided", "+1% (-3% to +5%)")}
-    return Outcome(verdicts, {"Scores": table}, {name: drawing() for name in figures}, ["A note."])
+    return Evidence(verdicts, {"Scores": table}, {name: drawing() for name in figures}, ["A note."])
 
 
-def test_kernels_are_kept_before_any_run(monkeypatch, tmp_path):
-    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "")  # given back afterwards
-    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+@pytest.mark.parametrize("command", [True, False])
+def test_the_command_alone_keeps_kernels_before_any_run(monkeypatch, tmp_path, command):
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "RAY_USAGE_STATS_ENABLED"):
+        monkeypatch.setenv(name, "")  # given back afterwards
+        monkeypatch.delenv(name)
     seen = []
 
     def train(setting):
-        seen.append(os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY"))
+        seen.append(int(os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY", 0)))
         return {}
 
     one = dataclasses.replace(experiment(), train=train)
     monkeypatch.setattr(reproduction, "find_experiment", lambda name: one)
-    reproduction.reproduce("steering", Setting("smoke", folder=tmp_path))
-    assert int(seen[0]) > 1024
+    if command:
+        assert main(["reproduce", "steering", "--folder", str(tmp_path)]) == 0
+    else:
+        reproduction.reproduce("steering", Setting("smoke", folder=tmp_path))
+    assert (seen[0] > 1024) == command
 
 
 def test_what_is_written_is_read(tmp_path):
-    record = write_outcome(tmp_path / "o", experiment(), outcome(), ABOUT)
+    record = write_outcome(tmp_path / "o", experiment(), evidence(), ABOUT)
     assert read_outcome(tmp_path / "o") == record
     assert record["tables"] == [
         {"caption": "Scores", "columns": ["method", "Dice", "p"], "rows": [["GHaar", 0.5, None]]}
@@ -86,17 +91,33 @@ def test_what_is_written_is_read(tmp_path):
     assert read_outcome(tmp_path) is None
 
 
-def test_a_named_index_becomes_the_first_column(tmp_path):
-    found = outcome()
-    found.tables = {"T": pd.DataFrame({"x": [1, 2]}, index=pd.Index(["a", "b"], name="layer"))}
+def test_a_row_may_lack_columns(tmp_path):
+    found = evidence()
+    found.tables = {"T": [{"layer": "a", "x": 1}, {"layer": "b", "y": np.float64(2)}]}
     record = write_outcome(tmp_path / "o", experiment(), found, ABOUT)
-    assert record["tables"][0]["columns"] == ["layer", "x"]
-    assert record["tables"][0]["rows"] == [["a", 1], ["b", 2]]
+    assert record["tables"][0]["columns"] == ["layer", "x", "y"]
+    assert record["tables"][0]["rows"] == [["a", 1, None], ["b", None, 2.0]]
+
+
+def test_a_contrast_is_written_as_its_sentence(tmp_path):
+    @dataclasses.dataclass(frozen=True)
+    class Key:
+        method: str
+        seed: int
+
+    dice = Measure("Dice", Key)
+    rule = dice.mean("GHaar", method="ghaar") - dice.mean("learned", method="learned") > 0
+    one = dataclasses.replace(experiment(), claims=(CLAIMS[0], Claim("b", "B.", "", rule)))
+    record = write_outcome(tmp_path / "o", one, evidence(), ABOUT)
+    assert record["claims"][1]["rule"] == (
+        "Dice, for each seed: GHaar less learned. Agrees if the 95% t interval lies above 0, "
+        "disagrees if it lies below, else undecided."
+    )
 
 
 def test_old_figures_go(tmp_path):
-    write_outcome(tmp_path, experiment(), outcome(("one", "two")), ABOUT)
-    write_outcome(tmp_path, experiment(), outcome(("one",)), ABOUT)
+    write_outcome(tmp_path, experiment(), evidence(("one", "two")), ABOUT)
+    write_outcome(tmp_path, experiment(), evidence(("one",)), ABOUT)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "figure-1-dark.png", "figure-1.png", "outcome.json",
     ]  # fmt: skip
@@ -104,7 +125,7 @@ def test_old_figures_go(tmp_path):
 
 @pytest.mark.parametrize("change", [{"version": "9.9"}, {"format": 99}])
 def test_another_version_is_an_error_and_stays(tmp_path, change):
-    write_outcome(tmp_path, experiment(), outcome(), ABOUT)
+    write_outcome(tmp_path, experiment(), evidence(), ABOUT)
     file = tmp_path / "outcome.json"
     text = json.dumps(json.loads(file.read_text()) | change)
     file.write_text(text)
@@ -120,7 +141,7 @@ def test_damage_is_said(tmp_path):
 
 
 def test_every_claim_needs_a_verdict(tmp_path):
-    found = outcome()
+    found = evidence()
     del found.verdicts["b"]
     with pytest.raises(ValueError, match="differ in 'b'"):
         write_outcome(tmp_path / "o", experiment(), found, ABOUT)
@@ -142,7 +163,7 @@ def test_the_dark_picture_has_light_ink_on_dark_and_the_same_colours():
 
 
 def test_the_page_escapes_and_holds_everything(tmp_path):
-    record = write_outcome(tmp_path, experiment(), outcome(), ABOUT)
+    record = write_outcome(tmp_path, experiment(), evidence(), ABOUT)
     page = render_page(tmp_path, record)
     assert "Fixed &lt;filters&gt; do well." in page
     for text in ("0.863", "0.87", "17%", "Agrees if faster.", "A note.", ABOUT["command"]):
@@ -152,7 +173,7 @@ def test_the_page_escapes_and_holds_everything(tmp_path):
 
 
 def test_the_document_has_every_outcome_and_its_pictures(tmp_path):
-    write_outcome(tmp_path / "r" / "steering-cpu", experiment(), outcome(), ABOUT)
+    write_outcome(tmp_path / "r" / "steering-cpu", experiment(), evidence(), ABOUT)
     (tmp_path / "docs" / "results").mkdir(parents=True)
     (tmp_path / "docs" / "results" / "old-1.png").write_bytes(b"")
     text = write_results(tmp_path / "r", tmp_path / "docs").read_text()
@@ -166,7 +187,7 @@ def test_the_document_has_every_outcome_and_its_pictures(tmp_path):
 
 
 def test_what_is_written_by_hand_stays_in_the_document(tmp_path):
-    write_outcome(tmp_path / "r" / "steering-cpu", experiment(), outcome(), ABOUT)
+    write_outcome(tmp_path / "r" / "steering-cpu", experiment(), evidence(), ABOUT)
     page = write_results(tmp_path / "r", tmp_path)
     first = page.read_text()
     assert first.startswith("# Results")

@@ -95,7 +95,7 @@ def check_counts(model):
 
 @pytest.mark.zoo
 @pytest.mark.parametrize("spec", NETWORKS, ids=lambda spec: spec.rpartition("/")[2])
-def test_pruned_equals_zeroed(spec, pruned_networks):
+def test_pruned_equals_zeroed(spec):
     model = without_chance(xf.create_model(spec)).double()
     if all(parameter.dim() != 5 for parameter in model.parameters()):
         model = model.to(memory_format=torch.channels_last)
@@ -128,16 +128,3 @@ def test_pruned_equals_zeroed(spec, pruned_networks):
     else:
         assert "This is for evaluation" in str(report)
     first(model.eval()(images[:1])).sum().backward()
-    pruned_networks(
-        f"plain U-Net, {spec.rpartition(':')[2]} upsampling"
-        if spec.startswith(str(UNETS))
-        else spec,
-        {
-            "parameters": report.parameters_before,
-            "removed": removed,
-            "folded": report.folded,
-            "training": report.exact_in_training,
-            "seconds": report.seconds,
-            "why": NOTHING_TO_REMOVE.get(spec, ""),
-        },
-    )

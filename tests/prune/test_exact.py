@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import explainfix as xf
-from explainfix.nested import tensors_in
+from explainfix.running import tensors_in
 
 
 def dead(layer, *rows):

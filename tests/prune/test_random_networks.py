@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import explainfix as xf
-from explainfix.nested import tensors_in
+from explainfix.running import tensors_in
 
 BLOCKS = [
     "plain", "norm", "residual", "dense", "depthwise", "grouped", "gate", "shuffle", "halves",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from .. import private
-from ..nested import tensors_in
+from ..running import tensors_in
 
 _INSTEAD = "explainfix keeps instead"  # of a node: by the name of what it would keep
 

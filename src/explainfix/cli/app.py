@@ -4,8 +4,7 @@ import json
 import tomllib
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypeVar
 
 import cyclopts
@@ -15,8 +14,8 @@ from rich.progress import track
 from torch import nn
 
 from .. import __version__
-from ..store import load
-from ..zoo import create_model
+from ..zoo.opening import open_guide as zoo_open_guide
+from ..zoo.opening import open_network
 
 T = TypeVar("T")
 
@@ -60,24 +59,16 @@ class Build:
 
 def open_model(model: str, build: Build) -> nn.Module:
     """The model of a name, with the weights of a file (NAME@FILE), or in a file `save` wrote."""
-    name, at, file = model.partition("@")
-    if at and not Path(model).is_file():  # a saved file may have an @ in its path
-        if build.weights is not None:
-            raise ValueError(f"{model!r} names its weights already: it takes no --weights")
-        return open_model(name, replace(build, weights=file))
-    if not model.endswith(".safetensors"):
-        return create_model(model, **asdict(build))
-    if build != Build():
-        raise ValueError(
-            f"{model!r} is a saved model and complete: it takes no --weights, --num-classes or "
-            "--in-channels"
-        )
-    return load(model, progress=lambda paths: track_progress(paths, "Regenerating filters"))
+    return open_network(model, **asdict(build), progress=_regenerating)
 
 
 def open_guide(guide: str) -> nn.Module:
-    has_weights = guide.endswith(".safetensors") or "@" in guide
-    return open_model(guide, Build() if has_weights else Build(weights="pretrained"))
+    """The same for a guide: without weights of its own it has pretrained ones."""
+    return zoo_open_guide(guide, progress=_regenerating)
+
+
+def _regenerating(paths: Iterable[T]) -> Iterable[T]:
+    return track_progress(paths, "Regenerating filters")
 
 
 def track_progress(items: Iterable[T], title: str, total: int | None = None) -> Iterable[T]:

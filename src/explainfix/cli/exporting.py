@@ -1,5 +1,9 @@
 """The command that hands networks on: export."""
 
+import contextlib
+import io
+import logging
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -41,7 +45,7 @@ def export(
     lengths = read_size(size)
     network = open_model(model, build or Build())
     example = example_input(network, lengths)
-    with show_status("Exporting" + (" and checking" if check else "")):
+    with show_status("Exporting" + (" and checking" if check else "")), _silence():
         report = export_onnx(network, output, example, check=check, overwrite=force)
     if as_json:
         print_json({"output": str(output), "difference": report.difference} | asdict(report))
@@ -51,6 +55,18 @@ def export(
     out.print(
         f"Wrote {escape(str(output))}, {report.bytes / 1e6:.1f} MB, ONNX opset {report.opset}."
     )
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """PyTorch's exporter logs and prints; none of it is for the user's terminal."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
 
 
 def read_size(size: str) -> list[int]:

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ..lab.run.process import prepare_process
+from ..lab.sweep.workers import Workers
 from .app import Json, app, print_json, track_progress
 
 if TYPE_CHECKING:
@@ -22,34 +24,9 @@ Scale = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
 
 
-@Parameter(name="*")
-@dataclasses.dataclass(frozen=True)
-class Machines:
-    """Where the runs are done.
-
-    Parameters
-    ----------
-    engine
-        In this process, in several, or on a Ray cluster (default: here, or processes if there
-        are several workers).
-    workers
-        Runs at a time, for processes.
-    cpus
-        Threads of each run (default: the cores shared out).
-    gpus
-        GPUs of each run.
-    address
-        Of the Ray cluster (default: one on this machine).
-    retry
-        Try failed runs again.
-    """
-
-    engine: Literal["here", "processes", "ray"] | None = None
-    workers: int = 1
-    cpus: int | None = None
-    gpus: float = 0
-    address: str | None = None
-    retry: Annotated[bool, Parameter(negative="")] = False
+def _flag(name: str) -> str:
+    """A field of `Workers` as its flag."""
+    return "workers" if name == "count" else name
 
 
 @app.command(name="reproduce")
@@ -60,7 +37,9 @@ def reproduce_(
     scale: Scale = "smoke",
     data: Annotated[list[str] | None, Parameter(negative="")] = None,
     folder: Path = Path("reproduced"),
-    machines: Machines | None = None,
+    workers: Annotated[
+        Workers | None, Parameter(name="*", name_transform=_flag, negative="")
+    ] = None,
     force: Annotated[bool, Parameter(negative="")] = False,
     list_: Annotated[bool, Parameter(name="--list", negative="")] = False,
     as_json: Json = False,
@@ -84,8 +63,6 @@ def reproduce_(
     list_
         Show all experiments, what they cost, and what is done.
     """
-    from ..lab.run.process import prepare_process
-    from ..lab.sweep.sweep import Workers
     from ..paper.reproduce import outcome_folder, reproduce
     from ..paper.setting import Setting, sort_data
 
@@ -95,15 +72,6 @@ def reproduce_(
         return
     if name is None:
         raise ValueError("which experiment? explainfix reproduce --list shows all")
-    chosen = machines or Machines()
-    workers = Workers(
-        engine=chosen.engine or ("processes" if chosen.workers > 1 else "here"),
-        count=chosen.workers,
-        cpus=chosen.cpus,
-        gpus=chosen.gpus,
-        address=chosen.address,
-        retry=chosen.retry,
-    )
     prepare_process()
     display = Display()
     setting = Setting(scale, given, folder, workers, display, _track)

@@ -1,10 +1,10 @@
-"""Commands that train and use models: train, evaluate, predict."""
+"""The command that trains: its options, and its progress on the screen."""
 
 import dataclasses
 import os
 import typing
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, field
+from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,24 +12,15 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from torch import nn
 
-from ..lab.data.dataset import Dataset, open_dataset
 from ..lab.run.config import RunConfig, make_config, read_config
-from ..lab.run.metrics import MAIN_SCORE, Scores
+from ..lab.run.metrics import MAIN_SCORE
 from ..lab.run.process import prepare_process
-from ..store import check_free
 from .app import (
-    OUTPUT,
-    Build,
-    Force,
     Json,
     app,
-    open_model,
     option_pair,
     print_json,
-    track_progress,
 )
 
 if TYPE_CHECKING:
@@ -56,12 +47,6 @@ else:
             namespace={"__doc__": RunConfig.__doc__, "__module__": __name__},
         )
     )
-
-Trained = Annotated[
-    str,
-    Parameter(help="A run's folder, a file that explainfix saved, or a model as NAME@FILE."),
-]
-Options = Annotated[list[str] | None, Parameter(name="--data-option", negative="")]
 
 
 @app.command(name="train")
@@ -111,131 +96,6 @@ def train_(
     )
 
 
-@Parameter(name="*")
-@dataclasses.dataclass(frozen=True)
-class SplitChoice:
-    """Which data.
-
-    Parameters
-    ----------
-    data
-        A dataset's name, or NAME:PATH (default: the one that the run was trained on).
-    split
-        Which of its splits.
-    data_option
-        An option of the dataset, NAME=VALUE; may be repeated.
-    skip_damaged
-        Go on without the files that cannot be read.
-    """
-
-    data: str | None = None
-    split: str = "test"
-    data_option: Options = None
-    skip_damaged: Annotated[bool, Parameter(negative="")] = False
-
-
-@app.command(name="evaluate")
-def evaluate_(
-    model: Trained,
-    /,
-    *,
-    source: SplitChoice | None = None,
-    batch_size: int = 1,
-    resamples: int = 1000,
-    output: Annotated[Path | None, OUTPUT] = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Score a model on a split, with 95% bootstrap intervals over the images.
-
-    Parameters
-    ----------
-    batch_size
-        Images a batch; smaller ones are padded.
-    resamples
-        Resamples of the bootstrap.
-    output
-        A .safetensors file for the predictions.
-    """
-    if batch_size < 1 or resamples < 1:
-        raise ValueError("--batch-size and --resamples must be at least 1")
-    if output is not None:
-        if output.suffix != ".safetensors":
-            raise ValueError(f"{str(output)!r} must end in .safetensors")
-        check_free(output, overwrite=force)
-    source = source or SplitChoice()
-    split = source.split
-    dataset = _open_data(model, source.data, source.data_option, skip_damaged=source.skip_damaged)
-    images = dataset.split(split)
-    network = _open_trained(model)
-    from ..lab.run.evaluation import evaluate
-    from ..lab.run.prediction import Predictions
-
-    kept = Predictions(dataset, images) if output is not None else None
-
-    def progress(batches: Iterable[Any], count: int) -> Iterable[Any]:
-        return track_progress(batches, "Evaluating", total=count)
-
-    scores = evaluate(
-        network,
-        dataset,
-        split,
-        batch_size=batch_size,
-        resamples=resamples,
-        see=kept.see if kept else None,
-        progress=progress,
-    )
-    if kept is not None and output is not None:
-        kept.save(output, overwrite=force)
-    if as_json:
-        print_json({"model": model, "data": dataset.name, "split": split, **asdict(scores)})
-        return
-    _print_scores(scores, f"{escape(dataset.name)} {escape(split)}")
-    if output is not None:
-        Console(highlight=False, soft_wrap=True).print(f"Wrote {escape(str(output))}.")
-
-
-@app.command(name="predict")
-def predict_(
-    model: Trained,
-    images: Annotated[list[Path], Parameter(negative="")],
-    /,
-    *,
-    output: Annotated[Path, OUTPUT],
-    data: str | None = None,
-    data_option: Options = None,
-    force: Force = False,
-) -> None:
-    """Let a model look at images: masks drawn over them, or a table of classes.
-
-    Parameters
-    ----------
-    images
-        Image files.
-    output
-        The folder to write to.
-    data
-        The dataset whose preparation and classes to use (default: the one trained on).
-    data_option
-        An option of the dataset, NAME=VALUE; may be repeated.
-    """
-    for image in images:
-        if not image.is_file():
-            raise FileNotFoundError(f"there is no file {str(image)!r}")
-    if len({image.stem for image in images}) < len(images):
-        raise ValueError("two of the images have the same name; give them one by one")
-    if output.exists() and not force:
-        raise FileExistsError(f"{str(output)!r} exists already; choose another name, or --force")
-    dataset = _open_data(model, data, data_option, skip_damaged=True)
-    network = _open_trained(model)
-    from ..lab.run.prediction import predict_files
-
-    written = predict_files(network, dataset, track_progress(images, "Predicting"), output)
-    Console(highlight=False, soft_wrap=True).print(
-        f"Wrote {len(written)} files to {escape(str(output))}."
-    )
-
-
 class Display:
     """Progress of a run: a bar on a terminal, a line per epoch anywhere."""
 
@@ -276,49 +136,6 @@ class Display:
         self.bar.update(self.bar.task_ids[0], completed=done, description=text)
         if moment.row is not None and moment.epoch + 1 == moment.epochs:
             self.close()
-
-
-def _open_data(
-    model: str, data: str | None, options: list[str] | None, *, skip_damaged: bool
-) -> Dataset:
-    """The dataset that was named, or the one that the model was trained on."""
-    given = dict(option_pair(text) for text in options or [])
-    if data is not None:
-        return open_dataset(data, skip_damaged=skip_damaged, **given)
-    folder = Path(model) if Path(model).is_dir() else Path(model).parent
-    file = folder / "config.toml"
-    if not file.is_file():
-        raise ValueError(f"which data? {model!r} is not in a run's folder: give --data")
-    config = make_config(read_config(file))
-    skip_damaged = skip_damaged or config.skip_damaged
-    return open_dataset(config.data, skip_damaged=skip_damaged, **{**config.data_options, **given})
-
-
-def _open_trained(model: str) -> nn.Module:
-    """The model in a run's folder or a file, on a GPU if there is one."""
-    import torch
-
-    if Path(model).is_dir():
-        from ..lab.run.folder import open_run_model
-
-        network = open_run_model(Path(model))
-    else:
-        network = open_model(model, Build())
-    return network.cuda() if torch.cuda.is_available() else network
-
-
-def _print_scores(scores: Scores, where: str) -> None:
-    out = Console(highlight=False)
-    table = Table(f"{where}, {scores.images} images", box=None, pad_edge=False)
-    table.add_column("value", justify="right")
-    table.add_column("95% interval", justify="right")
-    for score in scores.scores:
-        interval = f"{score.low:.4f} to {score.high:.4f}"
-        table.add_row(escape(score.name), f"{score.value:.4f}", interval)
-    out.print(table)
-    if scores.left_out:
-        names = ", ".join(map(repr, scores.left_out))
-        out.print(f"Left out, with one class only in these images: {escape(names)}", soft_wrap=True)
 
 
 def _typed(flags: Flags | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..nested import map_tensors, tensors_in
+from ..running import map_tensors, tensors_in
 
 _INPUTS = ("x", "input", "inputs", "image", "images", "pixel_values")
 _TARGETS = ("y", "target", "targets", "label", "labels", "mask", "masks")

@@ -95,7 +95,7 @@ def compare(
     shared = [p for p in explained[0] if p in explained[1] and _same_shape(first[p], second[p])]
     layers = {
         path: _change(
-            _distance(explained[0][path].ed, explained[1][path].ed),
+            spectral_distance(explained[0][path].ed, explained[1][path].ed),
             first[path].weight,
             second[path].weight,
         )
@@ -136,7 +136,7 @@ def _same_shape(one: Convolution, other: Convolution) -> bool:
     return tuple(one.kernel_size) == tuple(other.kernel_size)
 
 
-def _distance(one: Tensor, other: Tensor) -> float:
+def spectral_distance(one: Tensor, other: Tensor) -> float:
     """Half the sum of absolute differences of the two spectra, each normalised to one."""
     p, q = one / one.sum().clamp(min=1e-300), other / other.sum().clamp(min=1e-300)
     return float((p - q).abs().sum() / 2)

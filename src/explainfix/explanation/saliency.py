@@ -14,8 +14,8 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from ..layers import Convolution, Track, as_found, select_layers
-from ..nested import map_tensors, tensors_in
 from ..registry import unknown
+from ..running import explained, first_not_finite, is_finite, map_tensors, tensors_in
 from .batches import Inputs, plain, primary_output, split_batch
 from .scores import all_outputs, by_shape
 
@@ -268,44 +268,19 @@ def _gradients(value: Tensor, weights: list[Tensor]) -> tuple[Tensor | None, ...
 
 
 def _run(model: nn.Module, inputs: Inputs, device: torch.device) -> object:
-    try:
+    with explained(inputs):
         return inputs.run(model, device)
-    except (RuntimeError, ValueError, IndexError, KeyError, TypeError, AssertionError) as problem:
-        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        several = "; give several inputs as ((a, b), target) or by their names in a dictionary"
-        remedy = several if "positional argument" in reason else ""
-        raise ValueError(f"the model does not run on {inputs}: {reason}{remedy}") from problem
 
 
 def _not_finite(model: nn.Module, inputs: Inputs, device: torch.device, output: object) -> str:
     """Where NaN or infinity first appears, found by running the batch once more."""
-    if _finite(output):
+    if is_finite(output):
         return "the score is NaN or infinite, though the model's output is not"
-    if not _finite((inputs.args, inputs.kwargs)):
+    if not is_finite((inputs.args, inputs.kwargs)):
         return "the model's output is NaN or infinite: the input is"
-    found: list[str] = []
-
-    def watch(name: str) -> Callable[[nn.Module, Any, object], None]:
-        def hook(module: nn.Module, inputs: Any, output: object) -> None:
-            if not found and not _finite(output):
-                found.append(name)
-
-        return hook
-
-    leaves = [(n, m) for n, m in model.named_modules() if not any(True for _ in m.children())]
-    handles = [module.register_forward_hook(watch(name)) for name, module in leaves]
-    try:
-        with torch.no_grad():
-            inputs.run(model, device)
-    finally:
-        for handle in handles:
-            handle.remove()
-    where = f", first at layer {found[0]!r}" if found else ""
+    first = first_not_finite(model, lambda: inputs.run(model, device))
+    where = f", first at layer {first!r}" if first is not None else ""
     return f"the model's output is NaN or infinite{where}"
-
-
-def _finite(tree: object) -> bool:
-    return all(bool(tensor.isfinite().all()) for tensor in tensors_in(tree))
 
 
 def _grid(layer: Convolution) -> tuple[int, int]:

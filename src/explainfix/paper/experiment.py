@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
-from ..registry import experiments
+from ..registry import unknown
+from .contrast import Rule, Scores, Verdict
 from .setting import Kind, Scale, Setting
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
     from ..lab.run.folder import Run
+
+Rows = list[dict[str, Any]]  # of a table: cells by column; one that is missing is empty
 
 NAMES = (  # in the order of the paper
     "steering",
@@ -35,33 +37,27 @@ NAMES = (  # in the order of the paper
     "activations",
     "landscape",
 )
-Word = Literal["agrees", "disagrees", "undecided"]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of the paper, its number, and the rule by which ours is compared with it."""
+    """One sentence of the paper, its number, and the rule by which ours is compared with it.
+
+    A rule in words is followed by code of the experiment; a `Rule` gives its own verdict and words.
+    """
 
     key: str
     text: str
     paper: str
-    rule: str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What came out for a claim: one word, and what was measured."""
-
-    word: Word
-    ours: str
+    rule: Rule | str
 
 
 @dataclass
-class Outcome:
+class Evidence:
     """What an experiment found. Tables and figures go by their captions."""
 
     verdicts: dict[str, Verdict]
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    tables: dict[str, Rows] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # what differs from the paper's setting
 
@@ -75,15 +71,14 @@ class Experiment:
     reference: str
     claims: tuple[Claim, ...]
     cost: Mapping[Scale, str]
-    train: Callable[[Setting], dict[str, Run]]
-    judge: Callable[[Setting, dict[str, Run]], Outcome]
+    judge: Callable[[Setting, Any], Evidence]  # of the runs, by the experiment's own keys
+    train: Callable[[Setting], dict[Any, Run]] = lambda _: {}
     needs: tuple[Kind, ...] = ()
 
 
-def register(experiment: Experiment) -> Experiment:
-    """Add an experiment under its name."""
-    added: Experiment = experiments.register(experiment.name)(experiment)
-    return added
+def judge_claims(claims: tuple[Claim, ...], scores: Scores) -> dict[str, Verdict]:
+    """The verdicts on the claims that are contrasts."""
+    return {c.key: c.rule.judge(scores) for c in claims if isinstance(c.rule, Rule)}
 
 
 def list_experiments() -> list[str]:
@@ -92,6 +87,13 @@ def list_experiments() -> list[str]:
     >>> list_experiments()[0]
     'steering'
     """
-    for name in NAMES:
-        import_module(f"{__package__}.experiments.{name.replace('-', '_')}")  # registers it
     return list(NAMES)
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name, or an error with near misses."""
+    if name not in NAMES:
+        raise unknown("experiment", name, NAMES, "explainfix reproduce --list")
+    module = import_module(f"{__package__}.experiments.{name.replace('-', '_')}")
+    found: Experiment = module.EXPERIMENT
+    return found

@@ -82,6 +82,24 @@ def plot_groups(groups: Mapping[str, Sequence[float]], *, ylabel: str) -> Figure
     return figure
 
 
+def frame_pictures(figure: Figure) -> None:
+    """A thin frame round every picture: zero is white, and so is the page."""
+    from matplotlib.patches import Rectangle
+
+    for axes in figure.axes:
+        for picture in axes.images:
+            height, width = picture.get_size()
+            frame = Rectangle((-0.5, -0.5), width, height, fill=False, clip_on=False)
+            frame.set(edgecolor="#8a93a3", linewidth=0.6)
+            axes.add_patch(frame)
+
+
+def plot_range(axes: Axes, x: Sequence[float], rows: Any, colour: str, **look: Any) -> None:
+    """The mean of the rows `(runs, x)` as a line, from the lowest to the highest as a band."""
+    axes.plot(x, rows.mean(0), color=colour, **look)
+    axes.fill_between(x, rows.min(0), rows.max(0), color=colour, alpha=0.15, linewidth=0)
+
+
 def draw_picture(figure: Figure, *, dark: bool = False) -> bytes:
     """The figure as a PNG; for a dark page its black and white are exchanged, its colours stay."""
     if dark:

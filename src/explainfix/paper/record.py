@@ -1,35 +1,36 @@
-"""An outcome on disk: outcome.json, figures and the page; all there whole, or as it was."""
+"""An outcome on disk: outcome.json, figures and one HTML page; each whole, or as it was."""
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 import math
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..lab.run.checkpoint import writing
-from .experiment import Experiment, Outcome
+from ..lab.sweep.progress import duration
+from ..report.page import fill_template
+from .experiment import Evidence, Experiment, Rows
 from .figures import draw_picture
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 FORMAT = 1
-OUTCOME = "outcome.json"
+OUTCOME, PAGE = "outcome.json", "page.html"
 
 Record = dict[str, Any]  # what outcome.json holds
 
 
 def write_outcome(
-    folder: Path, experiment: Experiment, outcome: Outcome, about: dict[str, Any]
+    folder: Path, experiment: Experiment, evidence: Evidence, about: dict[str, Any]
 ) -> Record:
     """Write figures and outcome.json; `about` is the scale, the command, the seconds."""
-    check_complete(experiment, outcome)
+    check_complete(experiment, evidence)
     folder.mkdir(parents=True, exist_ok=True)
     figures = []
-    for number, (caption, figure) in enumerate(outcome.figures.items(), start=1):
+    for number, (caption, figure) in enumerate(evidence.figures.items(), start=1):
         names = {"file": f"figure-{number}.png", "dark": f"figure-{number}-dark.png"}
         for dark, name in enumerate(names.values()):
             with writing(folder / name) as temporary:
@@ -44,13 +45,20 @@ def write_outcome(
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         **about,
         "claims": [
-            {**asdict(claim), **asdict(outcome.verdicts[claim.key])} for claim in experiment.claims
+            {
+                "key": claim.key,
+                "text": claim.text,
+                "paper": claim.paper,
+                "rule": str(claim.rule),
+                **asdict(evidence.verdicts[claim.key]),
+            }
+            for claim in experiment.claims
         ],
         "tables": [
-            {"caption": caption, **_plain(table)} for caption, table in outcome.tables.items()
+            {"caption": caption, **_plain(table)} for caption, table in evidence.tables.items()
         ],
         "figures": figures,
-        "notes": outcome.notes,
+        "notes": evidence.notes,
     }
     with writing(folder / OUTCOME) as temporary:
         temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -80,9 +88,32 @@ def read_outcome(folder: Path) -> Record | None:
     return record
 
 
-def check_complete(experiment: Experiment, outcome: Outcome) -> None:
+def write_page(folder: Path, record: Record) -> Path:
+    """Write the page of the outcome in a folder."""
+    path = folder / PAGE
+    with writing(path) as temporary:
+        temporary.write_text(render_page(folder, record), encoding="utf-8")
+    return path
+
+
+def render_page(folder: Path, record: Record) -> str:
+    """The page as text; the pictures are read from the folder."""
+
+    def picture(name: str) -> str:
+        return "data:image/png;base64," + base64.b64encode((folder / name).read_bytes()).decode()
+
+    words = Counter(claim["word"] for claim in record["claims"])
+    return fill_template(
+        "outcome.html",
+        {**record, "words": words},
+        folder=Path(__file__).parent,
+        filters={"show": show, "duration": duration, "picture": picture},
+    )
+
+
+def check_complete(experiment: Experiment, evidence: Evidence) -> None:
     """Raise unless every claim has a verdict, and every verdict a claim."""
-    claimed, judged = {claim.key for claim in experiment.claims}, set(outcome.verdicts)
+    claimed, judged = {claim.key for claim in experiment.claims}, set(evidence.verdicts)
     if claimed != judged:
         missing = ", ".join(map(repr, sorted(claimed ^ judged)))
         raise ValueError(f"experiment {experiment.name!r}: claims and verdicts differ in {missing}")
@@ -108,14 +139,13 @@ def show(cell: Any) -> str:
     return str(cell)
 
 
-def _plain(table: pd.DataFrame) -> dict[str, Any]:
-    """A table as columns and rows of what JSON can hold; a plain count of rows is left out."""
-    import pandas as pd
-
-    counted = isinstance(table.index, pd.RangeIndex) and table.index.name is None
-    frame = table if counted else table.reset_index()
-    rows = [[_cell(value) for value in row] for row in frame.astype(object).to_numpy().tolist()]
-    return {"columns": [str(column) for column in frame.columns], "rows": rows}
+def _plain(table: Rows) -> dict[str, Any]:
+    """A table as columns and rows of what JSON can hold."""
+    columns = list(dict.fromkeys(column for row in table for column in row))
+    return {
+        "columns": columns,
+        "rows": [[_cell(row.get(column)) for column in columns] for row in table],
+    }
 
 
 def _cell(value: Any) -> Any:

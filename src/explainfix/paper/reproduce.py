@@ -8,19 +8,10 @@ import time
 from pathlib import Path
 
 from ..lab.run.folder import Run, is_finished
-from ..registry import experiments
-from . import list_experiments
 from .experiment import Experiment
-from .page import write_page
-from .record import Record, read_outcome, write_outcome
+from .experiment import find_experiment as find_experiment
+from .record import Record, read_outcome, write_outcome, write_page
 from .setting import Scale, Setting
-
-
-def find_experiment(name: str) -> Experiment:
-    """The experiment of that name, or an error with near misses."""
-    list_experiments()
-    found: Experiment = experiments.find(name)
-    return found
 
 
 def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
@@ -33,7 +24,7 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
     check_before(experiment, setting, force=force)
     began = time.monotonic()
     runs = experiment.train(setting)
-    outcome = experiment.judge(setting, runs)
+    evidence = experiment.judge(setting, runs)
     trained = {run.folder: training_seconds(run) for run in runs.values()}
     about = {
         "scale": setting.scale,
@@ -42,7 +33,7 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
         "runs": sorted(path.name for path in trained),
         "training_seconds": round(sum(trained.values()), 1),  # of all runs, whenever they were done
     }
-    record = write_outcome(folder, experiment, outcome, about)
+    record = write_outcome(folder, experiment, evidence, about)
     write_page(folder, record)
     return record
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize, prune
 
-from ..layers import spatial_layers
-from ..zoo import create_model
+from explainfix.layers import spatial_layers
+from explainfix.zoo import create_model
 
 GABOR_LAYERS = 5  # from the input on
 PRUNED = 0.9  # the share of the weights of all convolutions that magnitude pruning takes

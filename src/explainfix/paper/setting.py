@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from ..lab.sweep.sweep import SweepReport, Workers
 
 T = TypeVar("T")
+K = TypeVar("K")  # a frozen dataclass that tells one run from another
 Scale = Literal["smoke", "cpu", "paper"]
 Kind = Literal["microscopy", "xrays"]
 Track = Callable[[Iterable[T], str], Iterable[T]]
 
 
 @dataclass(frozen=True)
-class Source:
+class Datasets:
     """The datasets of a kind; the last is drawn and needs no files."""
 
     names: tuple[str, ...]
@@ -31,14 +32,14 @@ class Source:
 
 
 WORDS: dict[Kind, str] = {"microscopy": "microscopy images", "xrays": "chest x-rays"}
-SOURCES: dict[Kind, Source] = {
-    "microscopy": Source(
+DATASETS: dict[Kind, Datasets] = {
+    "microscopy": Datasets(
         ("bbbc038v1", "nuclei"),
         "segmentation",
         "--data bbbc038v1:FOLDER (free, https://bbbc.broadinstitute.org/BBBC038), "
         "or --data nuclei for drawn images",
     ),
-    "xrays": Source(
+    "xrays": Datasets(
         ("chexpert", "nih-cxr14", "xray-like"),
         "multilabel",
         "--data chexpert:FOLDER (https://stanfordmlgroup.github.io/competitions/chexpert), "
@@ -95,13 +96,13 @@ class Setting:
     def data(self, kind: Kind) -> str:
         """The dataset of a kind, as `RunConfig.data` takes it."""
         if self.scale == "smoke":
-            return SOURCES[kind].names[-1]
+            return DATASETS[kind].names[-1]
         if kind in self.given:
             return self.given[kind]
         if self.dry:
-            return SOURCES[kind].names[0]
+            return DATASETS[kind].names[0]
         raise ValueError(
-            f"--scale {self.scale} needs {WORDS[kind]}: {SOURCES[kind].advice}; --scale smoke "
+            f"--scale {self.scale} needs {WORDS[kind]}: {DATASETS[kind].advice}; --scale smoke "
             "needs no data"
         )
 
@@ -113,30 +114,39 @@ class Setting:
         """The dataset itself, with `options` over those of the scale."""
         return open_dataset(self.data(kind), **(self.data_options(kind) | options))
 
-    def sweep(self, configs: Mapping[str, RunConfig]) -> dict[str, Run]:
-        """The runs of these configs by the same labels, each done or read."""
-        if self.dry:
-            return {label: self._planned(config) for label, config in configs.items()}
+    def sweep(self, configs: Mapping[K, RunConfig]) -> dict[K, Run]:
+        """The runs of these configs by the same keys, each done or read."""
+        if self.dry or not configs:
+            return {key: self._planned(config) for key, config in configs.items()}
         from ..lab.sweep.sweep import Workers, sweep
 
-        return sweep(configs, runs=self.runs, workers=self.workers or Workers(), report=self.report)
+        labels = {
+            key: " ".join(map(str, vars(key).values())) for key in configs
+        }  # as progress shows them
+        found = sweep(
+            {labels[key]: config for key, config in configs.items()},
+            runs=self.runs,
+            workers=self.workers or Workers(),
+            report=self.report,
+        )
+        return {key: found[label] for key, label in labels.items()}
 
     def tracked(self, items: Sequence[T], title: str) -> Iterable[T]:
         """The items, with a progress bar where there is somebody to see it."""
         return items if self.track is None else self.track(items, title)
 
     def _planned(self, config: RunConfig) -> Run:
-        config = config.resolved(SOURCES[kind_of(config.data)].task)
+        config = config.resolved(DATASETS[kind_of(config.data)].task)
         return Run(self.runs / config.name(), config, [], {})
 
 
 def kind_of(spec: str) -> Kind:
     """What a dataset shows, from its name."""
     name = spec.partition(":")[0]
-    for kind, source in SOURCES.items():
-        if name in source.names:
+    for kind, datasets in DATASETS.items():
+        if name in datasets.names:
             return kind
-    known = [name for source in SOURCES.values() for name in source.names]
+    known = [name for datasets in DATASETS.values() for name in datasets.names]
     raise unknown("dataset for the experiments", name, known)
 
 

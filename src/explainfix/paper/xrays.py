@@ -1,29 +1,40 @@
-"""What the experiments on x-rays share: networks, options, runs by name, and how a run scores."""
+"""What the experiments on x-rays share: networks, options, runs by key, and how a run scores."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
-import torch
 from safetensors.torch import save_file
 
 from ..lab.run.checkpoint import writing
 from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run
-from ..zoo import create_model
-from .pretrained import FOLDER, TRUNKS, load_in_order
-from .scores import curve, runs_of
+from ..zoo.opening import split_weights
+from .contrast import Measure
+from .networks import FOLDER, TRUNKS, create_seeded, load_in_order
+from .scores import METHODS, curve
 from .setting import Scale, Setting
 
+K = TypeVar("K")
 Begin = Literal["scratch", "pretrained"]
 
-MARGIN = 0.02  # of AUC: what is nearer is approximately equal
-STEERED = ("unchanged", "ghaar", "psine", "guidedsteer")
+
+@dataclass(frozen=True)
+class Key:
+    """What tells the runs apart."""
+
+    family: str
+    begin: Begin
+    method: str
+    seed: int
+
+
+AUC = Measure("test AUC", Key)
 
 
 @dataclass(frozen=True)
@@ -68,30 +79,32 @@ class Start:
     options: Mapping[str, Any]  # of a RunConfig: model and weights
     guide: str | None  # of GuidedSteer; without one, the learned run of the same seed
 
-    def label(self, what: str) -> str:
-        """The runs of this start and method, to which the seed is added."""
-        return f"{self.family} {self.begin} {what}"
-
-
-def networks(setting: Setting) -> dict[str, Network]:
-    """The networks of this scale, by family."""
-    return NETWORKS[setting.scale]
+    @property
+    def fields(self) -> dict[str, str]:
+        """Those of the keys of its runs."""
+        return {"family": self.family, "begin": self.begin}
 
 
 def starts(setting: Setting, begin: Begin) -> list[Start]:
     """All networks from random weights, or those whose ImageNet weights can be had."""
     found = []
-    for family, network in networks(setting).items():
+    for family, network in NETWORKS[setting.scale].items():
         title = f"{network.title}, {'pretrained' if begin == 'pretrained' else 'from scratch'}"
         options: dict[str, Any] = {"model": network.model}
         guide = trained_name(setting, family)
         if begin == "pretrained":
             if guide is None:
                 continue
-            name, _, file = guide.partition("@")
+            name, file = split_weights(guide)
             options = {"model": name, "weights": file or "pretrained"}
         found.append(Start(family, begin, title, options, guide))
     return found
+
+
+def best_starts(setting: Setting) -> list[Start]:
+    """Each network from ImageNet weights if they can be had, else from scratch."""
+    trained = {start.family: start for start in starts(setting, "pretrained")}
+    return [trained.get(start.family, start) for start in starts(setting, "scratch")]
 
 
 def trained_name(setting: Setting, family: str) -> str | None:
@@ -100,21 +113,19 @@ def trained_name(setting: Setting, family: str) -> str | None:
     Nothing is downloaded except at paper scale. At cpu scale the weights of MobileNetV2 are used if
     they are at hand; at smoke scale those of a network that nobody trained.
     """
-    network = networks(setting)[family]
+    network = NETWORKS[setting.scale][family]
     if setting.scale == "paper":
         return network.trained or network.model
     if family != "efficientnet":
         return None
-    source = Path(os.environ.get(FOLDER, "../shared")) / "weights" / TRUNKS["MobileNetV2"][0]
-    if setting.scale == "cpu" and not source.is_file():
+    weights = Path(os.environ.get(FOLDER, "../shared")) / "weights" / TRUNKS["MobileNetV2"][0]
+    if setting.scale == "cpu" and not weights.is_file():
         return None
     file = setting.folder / "weights" / f"{network.model.partition(':')[2]}.safetensors"
     if not setting.dry and not file.is_file():
-        with torch.random.fork_rng([]):
-            torch.default_generator.manual_seed(0)
-            model = create_model(network.model)
+        model = create_seeded(network.model)
         if setting.scale == "cpu":
-            load_in_order(model.get_submodule("features"), source)
+            load_in_order(model.get_submodule("features"), weights)
         file.parent.mkdir(parents=True, exist_ok=True)
         with writing(file) as temporary:
             save_file({k: v.contiguous() for k, v in model.state_dict().items()}, temporary)
@@ -145,51 +156,53 @@ def on_chexpert(setting: Setting) -> bool:
     return setting.data("xrays").startswith("chexpert")
 
 
+def methods(setting: Setting) -> list[str]:
+    """The columns of the paper's Fig. 10; Ones, which it has not, where there is time."""
+    return [method for method in METHODS if setting.scale != "cpu" or method != "ones"]
+
+
 def train_methods(
     setting: Setting,
     begins: Iterable[Start],
     methods: Sequence[str],
     seeds: Iterable[int],
     **changes: Any,
-) -> dict[str, Run]:
-    """Runs by "FAMILY BEGIN METHOD SEED"; a guide that must be learned first is."""
+) -> dict[Key, Run]:
+    """All methods from all starts with all seeds; a guide that must be learned first is."""
     shared = options(setting) | changes
-    chosen = [(start, method, s) for start in begins for method in methods for s in seeds]
-    guided = [(start, s) for start, method, s in chosen if method == "guidedsteer"]
-    first = {
-        f"{start.label(method)} {s}": _config(start, method, s, shared)
-        for start, method, s in chosen
-        if method != "guidedsteer" or start.guide is not None
+    chosen = {
+        Key(start.family, start.begin, method, seed): start
+        for start in begins
+        for method in methods
+        for seed in seeds
     }
-    teachers = {
-        f"{start.label('learned')} {s}": _config(start, "learned", s, shared)
-        for start, s in guided
-        if start.guide is None
+    first, later = {}, {}
+    for key, start in chosen.items():
+        if key.method != "guidedsteer" or start.guide is not None:
+            first[key] = _config(start, key, shared, start.guide)
+        else:
+            later[key] = replace(key, method="learned")
+    first |= {
+        teacher: _config(chosen[key], teacher, shared, None)
+        for key, teacher in later.items()
+        if teacher not in first
     }
-    runs = setting.sweep(first | teachers)
-    later = {
-        f"{start.label('guidedsteer')} {s}": _config(
-            start,
-            "guidedsteer",
-            s,
-            shared,
-            guide=str(runs[f"{start.label('learned')} {s}"].folder / "best.safetensors"),
-        )
-        for start, s in guided
-        if start.guide is None
+    runs = setting.sweep(first)
+    guided = {
+        key: _config(chosen[key], key, shared, str(runs[teacher].folder / "best.safetensors"))
+        for key, teacher in later.items()
     }
-    return runs | setting.sweep(later) if later else runs
+    found = runs | setting.sweep(guided)
+    return {key: found[key] for key in (*chosen, *(k for k in runs if k not in chosen))}
 
 
-def _config(
-    start: Start, method: str, seed: int, shared: Mapping[str, Any], guide: str | None = None
-) -> RunConfig:
+def _config(start: Start, key: Key, shared: Mapping[str, Any], guide: str | None) -> RunConfig:
     fixed: dict[str, Any] = {}
-    if method != "learned":
-        fixed = {"fix": method, "fix_seed": seed}
-    if method == "guidedsteer":
-        fixed["fix_guide"] = guide or start.guide
-    return RunConfig(**{**start.options, **shared, **fixed, "seed": seed})
+    if key.method != "learned":
+        fixed = {"fix": key.method, "fix_seed": key.seed}
+    if key.method == "guidedsteer":
+        fixed["fix_guide"] = guide
+    return RunConfig(**{**start.options, **shared, **fixed, "seed": key.seed})
 
 
 def final(run: Run, column: str = "test auc") -> float:
@@ -198,13 +211,19 @@ def final(run: Run, column: str = "test auc") -> float:
     return float(values[np.array(epochs) > 0.75 * run.config.epochs].mean())
 
 
-def finals(runs: Mapping[str, Run], label: str, column: str = "test auc") -> list[float]:
-    """The same of all runs labelled "LABEL SEED", in the order of the seeds."""
-    return [final(run, column) for run in runs_of(runs, label)]
+def finals(runs: Mapping[K, Run], column: str = "test auc") -> dict[K, float]:
+    """The same of all runs."""
+    return {key: final(run, column) for key, run in runs.items()}
+
+
+def finding_scores(run: Run) -> list[float]:
+    """The test AUC of each finding."""
+    columns = [name for name in run.history[-1] if name.startswith("test auc ")]
+    return [final(run, column) for column in columns or ["test auc"]]
 
 
 def notes(
-    setting: Setting, runs: Mapping[str, Run], *, usual: bool = True, weights: bool = True
+    setting: Setting, runs: Mapping[Any, Run], *, usual: bool = True, weights: bool = True
 ) -> list[str]:
     """What differs from the paper in experiments on x-rays.
 
@@ -232,7 +251,7 @@ def notes(
             "few trials with another seed, whose test scores were seen too."
         )
         if usual:
-            titles = ", ".join(network.title for network in networks(setting).values())
+            titles = ", ".join(network.title for network in NETWORKS[setting.scale].values())
             said.append(
                 f"{titles} instead of the paper's ResNet50, DenseNet121 and EfficientNet-b0, which "
                 "take too long or hardly learn in so few steps."

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..layers import as_found, attributes_as_found
-from ..nested import tensors_in
+from ..running import tensors_in
 from .cut import cut_for_a_moment
 from .liveness import Plan, plan
 from .recording.call import Call

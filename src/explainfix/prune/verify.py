@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..nested import tensors_in
+from ..running import tensors_in
 from .liveness import Life
 from .recording.call import Call
 from .recording.graph import Graph, Node, replaced

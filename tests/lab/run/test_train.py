@@ -108,9 +108,9 @@ import os, random, signal, sys, time
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from explainfix.lab.config import make_config, read_config
-from explainfix.lab.runs import read_run
-from explainfix.lab.training import train
+from explainfix.lab.run.config import make_config, read_config
+from explainfix.lab.run.folder import read_run
+from explainfix.lab.run.train import train
 
 config, folder = make_config(read_config(sys.argv[1])), Path(sys.argv[2])
 
@@ -221,6 +221,36 @@ def test_one_label_an_image_and_labels_that_cannot_be_scored(config, tmp_path):
     shown = {name.removeprefix("val auc ") for name in run.history[0] if "val auc " in name}
     assert run.result["left_out"]["val"]
     assert shown.isdisjoint(run.result["left_out"]["val"])
+
+
+def test_labels_that_cannot_be_scored_are_remembered_after_a_kill(config, tmp_path):
+    few = replace(config, model="torchvision:resnet18", fix=None, data="xray-like",
+                  data_options={"count": 32, "size": 32}, batch_size=16, epochs=1)  # fmt: skip
+    whole = train(few, runs=tmp_path / "whole")
+    run = train(few, runs=tmp_path / "killed")
+    (run.folder / "result.json").unlink()  # killed after the last checkpoint
+    again = train(few, runs=tmp_path / "killed")
+    assert again.result["left_out"] == whole.result["left_out"] != {}
+
+
+def test_a_run_of_a_former_name_is_found(config, tmp_path):
+    run = train(config, runs=tmp_path)
+    former = run.folder.rename(tmp_path / run.config.former_name())
+    stamp = (former / "result.json").stat().st_mtime_ns
+    assert train(config, runs=tmp_path).folder == former
+    assert (former / "result.json").stat().st_mtime_ns == stamp
+    # The same name, but other options, as if a default had changed since.
+    text = (former / "config.toml").read_text()
+    (former / "config.toml").write_text(text.replace("# clip =", "clip = 0.5"))
+    assert train(config, runs=tmp_path).folder == run.folder
+
+
+def test_another_run_under_the_same_name_is_refused(config, tmp_path):
+    folder = train(config, runs=tmp_path).folder
+    text = (folder / "config.toml").read_text()
+    (folder / "config.toml").write_text(text.replace("epochs = 2", "epochs = 9"))
+    with pytest.raises(ValueError, match="holds another run, whose epochs is 9, not 2: move it"):
+        train(config, runs=tmp_path)
 
 
 def test_events_for_tensorboard(config, tmp_path):

@@ -178,8 +178,8 @@ SWEEPER = """
 import signal
 import sys
 from pathlib import Path
-from explainfix.lab.config import make_config, read_config
-from explainfix.lab.sweeps import Workers, sweep
+from explainfix.lab.run.config import make_config, read_config
+from explainfix.lab.sweep.sweep import Workers, sweep
 
 if __name__ == "__main__":
     # These tests may run in the background of a shell, whose children are told to ignore Ctrl-C.

@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 from explainfix.paper.experiments import activations
-from explainfix.paper.experiments.activations import HAAR
 
 
 def test_the_transform_keeps_the_energy():
@@ -62,8 +61,11 @@ def test_a_network_of_edge_filters_is_one_and_comes_back_without_hooks():
 
 
 def test_verdicts():
-    edges = {HAAR: np.array([0.6, 0.5, 0.55]), "a": np.array([0.2, 0.22, 0.21])}
-    words = {k: v.word for k, v in activations.verdicts(edges, {"a": -edges["a"]}).items()}
-    assert words == {"wavelets": "agrees", "networks": "agrees", "alike": "disagrees"}
-    edges["b"] = np.array([0.5, -0.4, 0.1])
-    assert activations.verdicts(edges, {"a": edges["a"]})["networks"].word == "undecided"
+    def words(*found):
+        return {key: verdict.word for key, verdict in activations.verdicts(*found).items()}
+
+    haar, edges = np.array([0.6, 0.5, 0.55]), {"a": np.array([0.2, 0.22, 0.21])}
+    found = words(haar, edges, {"a": -edges["a"]})
+    assert found == {"wavelets": "agrees", "networks": "agrees", "alike": "disagrees"}
+    found = words(haar, edges | {"b": np.array([0.5, -0.4, 0.1])}, edges)
+    assert found["networks"] == "undecided"

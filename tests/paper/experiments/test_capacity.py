@@ -1,18 +1,20 @@
 """The verdicts of capacity on scores made by hand, and the runs it plans."""
 
-import pytest
-
+from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import capacity
+from explainfix.paper.experiments.capacity import ScoreKey
 from explainfix.paper.setting import Setting
+from explainfix.paper.xrays import Key
 
 
-def scores(*leads):
+def judged(*leads):
     """Two seeds of three networks; a fixed method leads learned by so much on each."""
-    base = (0.70, 0.75, 0.77)
-    return {
-        f"b{i}": {"learned": [b, b + 0.01], "ghaar": [b + lead, b + 0.011 + lead]}
-        for i, (b, lead) in enumerate(zip(base, leads, strict=True))
-    }
+    scores = {}
+    for size, (base, lead) in enumerate(zip((0.70, 0.75, 0.77), leads, strict=True)):
+        for seed in range(2):
+            scores[ScoreKey(size, "learned", seed)] = base + 0.01 * seed
+            scores[ScoreKey(size, "ghaar", seed)] = base + 0.011 * seed + lead
+    return judge_claims(capacity.CLAIMS, scores)
 
 
 def words(found):
@@ -20,19 +22,17 @@ def words(found):
 
 
 def test_equal_at_all_sizes():
-    found = capacity.verdicts(scores(0.0, 0.0, 0.0))
-    assert words(found) == {"equal": "agrees", "trend": "agrees"}
+    assert words(judged(0.0, 0.0, 0.0)) == {"equal": "agrees", "trend": "agrees"}
 
 
 def test_a_fall_with_size_is_seen():
-    found = capacity.verdicts(scores(0.05, -0.02, -0.09))
+    found = judged(0.05, -0.02, -0.09)
     assert found["trend"].word == "disagrees"
     assert found["trend"].ours.startswith("-0.140")
 
 
 def test_worse_everywhere_but_no_trend():
-    found = capacity.verdicts(scores(-0.06, -0.06, -0.06))
-    assert words(found) == {"equal": "disagrees", "trend": "agrees"}
+    assert words(judged(-0.06, -0.06, -0.06)) == {"equal": "disagrees", "trend": "agrees"}
 
 
 def test_b0_to_b5(tmp_path):
@@ -43,7 +43,7 @@ def test_b0_to_b5(tmp_path):
     assert {run.config.fix for run in runs.values()} == {
         None, "unchanged", "ghaar", "psine", "guidedsteer"
     }  # fmt: skip
-    guided = runs["tf_efficientnet_b3 scratch guidedsteer 0"].config
+    guided = runs[Key("tf_efficientnet_b3", "scratch", "guidedsteer", 0)].config
     assert guided.fix_guide == "timm:tf_efficientnet_b3.ap_in1k"
 
 
@@ -57,8 +57,3 @@ def test_the_networks_of_each_scale_grow(tmp_path):
         ]
         assert sizes == sorted(set(sizes))
         assert len(sizes) >= 2
-
-
-def test_the_table_has_means():
-    found = capacity.table(scores(0.0, 0.1, 0.2), {"b0": 1, "b1": 2, "b2": 3})
-    assert found["GHaar"].tolist() == pytest.approx([0.7055, 0.8555, 0.9755])

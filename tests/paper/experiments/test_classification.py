@@ -8,27 +8,30 @@ import pytest
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.folder import Run
 from explainfix.paper import xrays
+from explainfix.paper.contrast import pick
+from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import classification
+from explainfix.paper.scores import STEERED
 from explainfix.paper.setting import Setting
+from explainfix.paper.xrays import Key
 
-FAMILIES = {"A": "resnet", "B": "densenet"}
-NAMES = ("learned", "dct2", *xrays.STEERED)
+NAMES = ("learned", "dct2", *STEERED)
 
 
 def made(**changes):
     """Two networks with two seeds: all methods alike, but for changes and a little noise."""
     return {
-        row: {
-            name: [0.80 + changes.get(name, 0.0) + noise, 0.83 + changes.get(name, 0.0) - noise]
-            for name, noise in zip(NAMES, (0, 0.001, 0.002, -0.001, 0.0005, 0.001), strict=True)
-        }
-        for row in FAMILIES
+        Key(family, "scratch", name, seed): base + changes.get(name, 0.0) + noise * (1 - 2 * seed)
+        for family in ("resnet", "densenet")
+        for name, noise in zip(NAMES, (0, 0.001, 0.002, -0.001, 0.0005, 0.001), strict=True)
+        for seed, base in enumerate((0.80, 0.83))
     }
 
 
 def words(test, val=None):
-    found = classification.verdicts(test, val or test, FAMILIES)
-    return {key: verdict.word for key, verdict in found.items()}
+    found = judge_claims(classification.CLAIMS, test)
+    best = classification.judge_best(classification.compare_best(test, val or test))
+    return {key: verdict.word for key, verdict in found.items()} | {"specific": best.word}
 
 
 def test_the_papers_findings_agree():
@@ -37,19 +40,19 @@ def test_the_papers_findings_agree():
 
 
 def test_the_opposite_disagrees():
-    worse = dict.fromkeys(xrays.STEERED, -0.05)
+    worse = dict.fromkeys(STEERED, -0.05)
     found = words(made(dct2=0.05, **worse))
     assert set(found.values()) == {"disagrees"}
 
 
 def test_the_best_method_is_chosen_on_validation():
     test, val = made(psine=0.05, ghaar=-0.05), made(ghaar=0.05)
-    best = classification.compare_best(test, val, FAMILIES)
+    best = classification.compare_best(test, val)
     assert {family: method for family, (method, _) in best.items()} == {
         "resnet": "ghaar",
         "densenet": "ghaar",
     }
-    assert best["resnet"][1].interval.mean == pytest.approx(-0.05)
+    assert best["resnet"][1].mean == pytest.approx(-0.05)
     assert words(test, val)["specific"] == "disagrees"
 
 
@@ -58,19 +61,10 @@ def test_the_last_quarter_of_the_epochs_counts():
     assert xrays.final(Run(Path("a"), RunConfig(epochs=8), history, {})) == pytest.approx(0.75)
 
 
-def test_findings_are_paired_in_one_order():
-    start = xrays.Start("resnet", "scratch", "A", {}, None)
-    runs = {
-        f"resnet scratch {name} 0": Run(
-            Path(name),
-            RunConfig(epochs=1),
-            [{"epoch": 1, "test auc": 0, "test auc x": base, "test auc y": base + 0.5}],
-            {},
-        )
-        for name, base in (("learned", 0.1), ("dct2", 0.2))
-    }
-    found = classification.collect_findings(runs, [start], ("learned", "dct2"))
-    assert found == {"learned": [0.1, 0.6], "dct2": [0.2, 0.7]}
+def test_findings_are_in_one_order():
+    history = [{"epoch": 1, "test auc": 0, "test auc x": 0.1, "test auc y": 0.6}]
+    run = Run(Path("a"), RunConfig(epochs=1), history, {})
+    assert xrays.finding_scores(run) == [0.1, 0.6]
 
 
 def test_significance_is_scipys():
@@ -78,12 +72,11 @@ def test_significance_is_scipys():
 
     scores = made(dct2=-0.05)
     findings = {name: list(np.linspace(0, 1, 4) + i) for i, name in enumerate(NAMES)}
-    table = classification.significance(scores, findings).set_index("method")
-    ours = [v for row in scores.values() for v in row["dct2"]]
-    base = [v for row in scores.values() for v in row["learned"]]
+    [row] = [r for r in classification.significance(scores, findings) if r["method"] == "DCT2"]
+    ours, base = (pick(scores, method=method) for method in ("dct2", "learned"))
     low, high = stats.ttest_rel(ours, base).confidence_interval()
-    assert table.loc["DCT2", "95% t interval"] == f"{low:+.3f} to {high:+.3f}"
-    assert table.loc["DCT2", "Wilcoxon p"] == pytest.approx(
+    assert row["95% t interval"] == f"{low:+.3f} to {high:+.3f}"
+    assert row["Wilcoxon p"] == pytest.approx(
         stats.wilcoxon(np.round(np.subtract(ours, base), 12)).pvalue
     )
 
@@ -101,7 +94,7 @@ def test_the_papers_thirty_six_models_and_ones(tmp_path):
         ("timm:tf_efficientnet_b0", None),
         ("timm:tf_efficientnet_b0.ap_in1k", "pretrained"),
     }
-    guided = runs["resnet scratch guidedsteer 0"].config
+    guided = runs[Key("resnet", "scratch", "guidedsteer", 0)].config
     assert guided.fix_guide == "torchvision:resnet50"
 
 
@@ -111,8 +104,9 @@ def test_without_imagenet_weights_nothing_is_pretrained(tmp_path, monkeypatch):
     runs = classification.train(setting)
     assert len(runs) == 3 * 6 * 2
     assert not any(run.config.weights for run in runs.values())
-    guided = runs["efficientnet scratch guidedsteer 1"].config.fix_guide
-    assert guided == str(runs["efficientnet scratch learned 1"].folder / "best.safetensors")
+    guided = runs[Key("efficientnet", "scratch", "guidedsteer", 1)].config.fix_guide
+    teacher = runs[Key("efficientnet", "scratch", "learned", 1)]
+    assert guided == str(teacher.folder / "best.safetensors")
     assert any("from scratch" in note for note in xrays.notes(setting, runs))
 
 
@@ -122,6 +116,6 @@ def test_with_them_one_network_is(tmp_path, monkeypatch):
     monkeypatch.setenv("EXPLAINFIX_SHARED", str(tmp_path))
     runs = classification.train(Setting("cpu", folder=tmp_path / "out", dry=True))
     assert len(runs) == 4 * 6 * 2
-    config = runs["efficientnet pretrained ghaar 0"].config
+    config = runs[Key("efficientnet", "pretrained", "ghaar", 0)].config
     assert config.weights == str(tmp_path / "out/weights/mobilenet_v2.safetensors")
     assert not (tmp_path / "out").exists()

@@ -1,10 +1,12 @@
 """Every experiment there is, at the scale that takes seconds."""
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
 
-from explainfix.paper import list_experiments
+from explainfix.paper import experiments, list_experiments
 from explainfix.paper.reproduce import find_experiment, reproduce
 from explainfix.paper.setting import Setting
 
@@ -39,3 +41,14 @@ def test_plan(name, scale, tmp_path):
     assert all(run.folder.parent == tmp_path / "runs" for run in runs.values())
     assert list(tmp_path.iterdir()) == []
     assert all(claim.rule and claim.text.endswith(".") for claim in experiment.claims)
+
+
+@pytest.mark.parametrize(
+    "file", sorted(Path(experiments.__file__).parent.glob("*.py")), ids=lambda f: f.stem
+)
+def test_no_experiment_imports_another(file):
+    """What they share is above them, so that one can be read, changed or left out alone."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level != 1, f"line {node.lineno}"
+            assert "experiments" not in (node.module or ""), f"line {node.lineno}"

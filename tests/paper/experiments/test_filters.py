@@ -5,16 +5,18 @@ import pytest
 import torch
 from torch import nn
 
+from explainfix.explanation.compare import spectral_distance
 from explainfix.paper.experiments import filters
-from explainfix.paper.pretrained import find_pretrained, load_in_order, missing_note
+from explainfix.paper.networks import find_pretrained, load_in_order, missing_note
+from explainfix.paper.spectral import judge_guided, mean_frequency
 
 
 def test_the_mean_frequency_by_hand():
     # 3x3 totals in order: 0 1 1 2 2 2 3 3 4
-    assert filters.mean_frequency(np.full(9, 1 / 9), 3) == pytest.approx(2)
+    assert mean_frequency(np.full(9, 1 / 9), 3) == pytest.approx(2)
     only_last = np.eye(9)[8]
-    assert filters.mean_frequency(only_last, 3) == 4
-    assert filters.mean_frequency(np.eye(9)[[1, 5]].mean(0), 3) == pytest.approx(1.5)
+    assert mean_frequency(only_last, 3) == 4
+    assert mean_frequency(np.eye(9)[[1, 5]].mean(0), 3) == pytest.approx(1.5)
 
 
 def test_the_laws_hold():
@@ -48,11 +50,11 @@ def test_a_bump_is_not_flat():
 
 def test_the_guide_is_recognised_and_noise_is_not_it():
     one = torch.tensor([3.0, 1.0])
-    assert filters.spectral_distance(one, 7 * one) == pytest.approx(0)
-    assert filters.spectral_distance(one, torch.tensor([1.0, 3.0])) == pytest.approx(0.5)
-    assert filters.judge_guided(np.array([[0.01, 0.02]])).word == "agrees"
-    assert filters.judge_guided(np.array([[0.01, 0.02, 0.3]])).word == "undecided"
-    assert filters.judge_guided(np.array([[0.1, 0.2]])).word == "disagrees"
+    assert spectral_distance(one, 7 * one) == pytest.approx(0)
+    assert spectral_distance(one, torch.tensor([1.0, 3.0])) == pytest.approx(0.5)
+    assert judge_guided([0.01, 0.02]).word == "agrees"
+    assert judge_guided([0.01, 0.02, 0.3]).word == "undecided"
+    assert judge_guided([0.1, 0.2]).word == "disagrees"
 
 
 def test_weights_in_the_same_order_are_loaded_whatever_their_names(tmp_path, monkeypatch):

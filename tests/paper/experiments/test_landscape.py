@@ -127,7 +127,7 @@ def test_pruning_by_magnitude_comes_half_way(tmp_path):
     """The step at which weights go is written down: it must be the middle of the run."""
     for scale, images in (("smoke", 32), ("cpu", 3544), ("paper", 15_000)):
         setting = Setting(scale, folder=tmp_path, dry=True)
-        config = landscape.train(setting)["magnitude 0"].config
+        config = landscape.train(setting)[landscape.Key("magnitude", 0)].config
         steps = -(-images // config.batch_size) * config.epochs
         when = getattr(rivals, f"magnitude_{scale}").args[1]
         assert when == pytest.approx(steps / 2, abs=1)

@@ -1,13 +1,15 @@
 """Zeroing from both ends of the saliency, on a network of which we know what matters."""
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
 
 from explainfix.lab.data.dataset import open_dataset
+from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import saliency_check as check
-from explainfix.paper.experiments.saliency_check import FEW, HALF, SHARES
+from explainfix.paper.experiments.saliency_check import SHARES
+
+FEW, HALF = SHARES.index(check.FEW), SHARES.index(check.HALF)
 
 
 def test_the_order_is_turned_round():
@@ -44,7 +46,13 @@ def curves(most, least):
 
 
 def words(*networks):
-    found = check.verdicts({str(i): both for i, both in enumerate(networks)})
+    scores = {
+        check.ScoreKey(str(network), run, end, SHARES[place]): score
+        for network, both in enumerate(networks)
+        for end, values in both.items()
+        for (run, place), score in np.ndenumerate(values)
+    }
+    found = judge_claims(check.CLAIMS, scores) | {"least": check.judge_least(scores)}
     return {key: verdict.word for key, verdict in found.items()}
 
 
@@ -69,4 +77,3 @@ def test_some_images_are_the_first():
     images, _ = check.some_images(data, "val", 8, size=4)[1]
     assert torch.equal(images[0], data.prepare(data.split("val")[4]).image)
     assert sum(len(x) for x, _ in check.some_images(data, "val", None)) == len(data.split("val"))
-    assert pytest.approx(0.5) == SHARES[HALF]

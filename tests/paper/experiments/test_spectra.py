@@ -7,10 +7,12 @@ from torch import nn
 
 from explainfix import explain, fix_
 from explainfix.filters.dct2 import dct_basis
-from explainfix.paper.experiments import classification, spectra, steering
-from explainfix.paper.experiments.spectra_cases import Case
-from explainfix.paper.experiments.spectra_figures import stacked
+from explainfix.paper.contrast import samples
+from explainfix.paper.experiments import classification, spectra
+from explainfix.paper.microscopy import train_steering
+from explainfix.paper.scores import METHODS
 from explainfix.paper.setting import Setting
+from explainfix.paper.spectral import Case, judge_guided, stack_energies
 
 
 def network(*numbers):
@@ -30,10 +32,10 @@ def explained(model, *weights):
 
 def test_the_lead_of_low_frequencies_by_hand():
     # Filter 0 is the constant: all of e(0) is in the lowest; 8 has the highest on both axes.
-    assert spectra.low_lead(explained(network(0, 0), 1, 1)) == pytest.approx(1, abs=1e-6)
-    assert spectra.low_lead(explained(network(8, 8), 1, 1)) == pytest.approx(-1, abs=1e-6)
+    assert spectra.low_leads([explained(network(0, 0), 1, 1)]) == pytest.approx([1], abs=1e-6)
+    assert spectra.low_leads([explained(network(8, 8), 1, 1)]) == pytest.approx([-1], abs=1e-6)
     # Energies 4·9 and 4·1, whose square roots count: (6 - 2) / 8
-    assert spectra.low_lead(explained(network(0, 8), 9, 1)) == pytest.approx(0.5)
+    assert spectra.low_leads([explained(network(0, 8), 9, 1)]) == pytest.approx([0.5])
 
 
 def test_the_lead_of_early_layers_by_hand():
@@ -43,9 +45,9 @@ def test_the_lead_of_early_layers_by_hand():
 
 def test_leads_of_several_networks():
     def word(leads):
-        return spectra._above_for_all(leads).word
+        return spectra.LOW.judge(samples(leads)).word
 
-    assert word({"a": [0.1, 0.12, 0.11], "b": [0.2], "c": [None]}) == "agrees"
+    assert word({"a": [0.1, 0.12, 0.11], "b": [0.2], "c": []}) == "agrees"
     assert word({"a": [0.1, 0.12, 0.11], "b": [-0.2]}) == "disagrees"
     assert word({"a": [0.5, -0.3, 0.1], "b": [0.2]}) == "undecided"
 
@@ -73,41 +75,41 @@ def fixed(method, seed=0, guide=None):
 
 def test_the_initialisations_of_a_network_of_normal_kernels(tmp_path):
     guide = fixed("learned")
-    models = {m: fixed(m, guide=guide if m == "guidedsteer" else None) for m in spectra.METHODS}
+    models = {m: fixed(m, guide=guide if m == "guidedsteer" else None) for m in METHODS}
     cases = [Case("n", m, 0, explain(model), None, 0) for m, model in models.items()]
     assert spectra.judge_flat(cases).word == "agrees"
-    assert spectra.judge_guided(cases).word == "agrees"
+    assert judge_guided(spectra.guided_distances(cases)).word == "agrees"
     assert spectra.judge_fixed(cases).word == "agrees"
     # Ones in DCT2's place is anything but flat; GHaar in GuidedSteer's is not like its guide.
     swapped = {"dct2": "ones", "guidedsteer": "ghaar"}
-    wrong = [Case("n", m, 0, explain(models[swapped.get(m, m)]), None, 1) for m in spectra.METHODS]
+    wrong = [Case("n", m, 0, explain(models[swapped.get(m, m)]), None, 1) for m in METHODS]
     assert spectra.judge_flat(wrong).word == "disagrees"
-    assert spectra.judge_guided(wrong).word == "disagrees"
+    assert judge_guided(spectra.guided_distances(wrong)).word == "disagrees"
     assert spectra.judge_fixed(wrong).word == "disagrees"
 
 
 def test_other_shapes_are_blank():
     model = nn.Sequential(*(nn.Conv2d(2, 2, size) for size in (7, 3, 5, 3, 5)))
-    block = stacked(explain(model))
+    block = stack_energies(explain(model))
     assert block.shape == (9 + 25, 4)  # the 7x7 stem is alone and left out
     assert np.isnan(block[:9]).all(0).tolist() == [False, True, False, True]
 
 
 def test_the_papers_networks(tmp_path):
     runs = spectra.train(Setting("paper", folder=tmp_path, dry=True))
-    learned = [label for label in runs if "from scratch/" in label]
-    assert [label.split(",")[0] for label in learned] == [
+    learned = [key.network for key in runs if key.network.endswith("from scratch")]
+    assert [network.split(",")[0] for network in learned] == [
         "ResNet50", "DenseNet121", "EfficientNet-b0",
     ]  # fmt: skip
-    tuned = {label: run.config for label, run in runs.items() if "pretrained/" in label}
-    assert {config.fix for config in tuned.values()} == {None, *spectra.METHODS[1:]}
-    assert {config.model for config in tuned.values()} == {"torchvision:densenet121"}
+    tuned = [run.config for key, run in runs.items() if key.network.endswith("pretrained")]
+    assert {config.fix for config in tuned} == {None, *METHODS[1:]}
+    assert {config.model for config in tuned} == {"torchvision:densenet121"}
 
 
 @pytest.mark.parametrize("scale", ["cpu", "paper"])
 def test_no_run_is_its_own(tmp_path, scale):
     """All are shared with steering and classification."""
     setting = Setting(scale, folder=tmp_path, dry=True)
-    others = [steering.train(setting), classification.train(setting)]
+    others = [train_steering(setting), classification.train(setting)]
     known = {run.folder for runs in others for run in runs.values()}
     assert {run.folder for run in spectra.train(setting).values()} <= known

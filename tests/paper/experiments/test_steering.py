@@ -7,11 +7,19 @@ import pytest
 
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.folder import Run
+from explainfix.paper.contrast import pick
+from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import distribution, learning_rate, steering
-from explainfix.paper.scores import by_method, late_mean
+from explainfix.paper.microscopy import Key, train_steering
+from explainfix.paper.scores import METHODS, STEERED, late_mean, late_means
 from explainfix.paper.setting import Setting
 
-EVEN = {method: [0.80, 0.81, 0.82] for method in steering.METHODS}
+EVEN = {Key(method, seed): 0.80 + 0.01 * seed for method in METHODS for seed in range(3)}
+
+
+def scored(methods, *scores):
+    """These scores of these methods, a seed each."""
+    return {Key(method, seed): score for method in methods for seed, score in enumerate(scores)}
 
 
 def made_run(label, scores, *, every=1, epochs=None):
@@ -33,83 +41,77 @@ def test_the_second_half_of_the_epochs_counts():
 
 
 def test_methods_and_seeds_are_told_apart():
-    runs = {"ones 0": made_run("a", [0.1]), "ones 1": made_run("b", [0.2])}
-    runs["dct2 0"] = made_run("c", [0.3])
-    assert by_method(runs, ["dct2", "ones"], "test dice") == {"dct2": [0.3], "ones": [0.1, 0.2]}
+    runs = {Key("ones", 0): made_run("a", [0.1]), Key("ones", 1): made_run("b", [0.2])}
+    runs[Key("dct2", 0)] = made_run("c", [0.3])
+    scores = late_means(runs, "test dice")
+    assert pick(scores, method="ones") == [0.1, 0.2]
+    assert pick(scores, method=("ones", "dct2"), seed=0) == [0.1, 0.3]
 
 
-def words(verdicts):
-    return {key: verdict.word for key, verdict in verdicts.items()}
+def words(scores, claims=steering.CLAIMS):
+    return {key: verdict.word for key, verdict in judge_claims(claims, scores).items()}
 
 
 def test_clear_differences_are_seen():
-    better = {m: [0.85, 0.862, 0.871] for m in steering.STEERED}
-    assert words(steering.verdicts(EVEN | better)) == dict.fromkeys(
-        ("steered", "ghaar", "equal"), "agrees"
-    )
-    worse = {m: [0.75, 0.762, 0.771] for m in steering.STEERED}
-    assert words(steering.verdicts(EVEN | worse)) == dict.fromkeys(
-        ("steered", "ghaar", "equal"), "disagrees"
-    )
+    better = words(EVEN | scored(STEERED, 0.85, 0.862, 0.871))
+    assert better == dict.fromkeys(("steered", "ghaar", "equal"), "agrees")
+    worse = words(EVEN | scored(STEERED, 0.75, 0.762, 0.771))
+    assert worse == dict.fromkeys(("steered", "ghaar", "equal"), "disagrees")
 
 
 def test_one_poor_steered_method_is_enough_to_disagree():
-    found = steering.verdicts(EVEN | {"psine": [0.70, 0.712, 0.72]})
+    found = judge_claims(steering.CLAIMS, EVEN | scored(["psine"], 0.70, 0.712, 0.72))
     assert found["equal"].word == "disagrees"
     assert found["equal"].ours.startswith("lowest: Psine -0.099")
 
 
 def test_noise_is_undecided():
-    noisy = {m: [0.70, 0.95, 0.80] for m in steering.STEERED}
-    assert set(words(steering.verdicts(EVEN | noisy)).values()) == {"undecided"}
+    assert set(words(EVEN | scored(STEERED, 0.70, 0.95, 0.80)).values()) == {"undecided"}
 
 
 def test_the_best_run_is_chosen_on_validation_and_the_papers_way_on_test():
     runs = {}
-    for method in steering.METHODS:
+    for method in METHODS:
         for seed, (val, test) in enumerate([(0.9, 0.5), (0.8, 0.7)]):
             history = [{"epoch": 1, "val dice": val, "test dice": test}]
-            runs[f"{method} {seed}"] = Run(Path(method), RunConfig(epochs=1), history, {})
+            runs[Key(method, seed)] = Run(Path(method), RunConfig(epochs=1), history, {})
     table = steering.best_runs(runs, "test")
-    assert set(table["chosen on val"]) == {0.5}
-    assert set(table["chosen on test (the paper's way)"]) == {0.7}
+    assert {row["chosen on val"] for row in table} == {0.5}
+    assert {row["chosen on test (the paper's way)"] for row in table} == {0.7}
 
 
 def test_guidedsteer_is_guided_by_the_learned_run_of_its_seed(tmp_path):
-    runs = steering.train(Setting("cpu", folder=tmp_path, dry=True))
+    runs = train_steering(Setting("cpu", folder=tmp_path, dry=True))
     assert len(runs) == 7 * 3
     for seed in range(3):
-        guide = runs[f"guidedsteer {seed}"].config.fix_guide
-        assert guide == str(runs[f"learned {seed}"].folder / "best.safetensors")
+        guide = runs[Key("guidedsteer", seed)].config.fix_guide
+        assert guide == str(runs[Key("learned", seed)].folder / "best.safetensors")
 
 
-def test_learning_rate_reads_the_same_epochs_of_both(tmp_path):
-    runs = {
-        f"{rate} {method} {seed}": made_run("x", [0.5 + lead, 0.7 + lead, 0.9], every=3, epochs=9)
-        for rate in learning_rate.RATES
-        for method in steering.METHODS
-        for seed, lead in enumerate((0.0, 0.1))
-    }
-    found = learning_rate.early_means(runs, "0.02 ghaar", "test dice", until=6)
-    assert found == pytest.approx([0.6, 0.7])
+def test_learning_rate_reads_the_same_epochs_of_both():
+    run = made_run("x", [0.5, 0.7, 0.9], every=3, epochs=9)
+    assert learning_rate.early_mean(run, "test dice", until=6) == pytest.approx(0.6)
 
 
 def test_learning_rate_shares_the_runs_of_steering(tmp_path):
     setting = Setting("cpu", folder=tmp_path, dry=True)
-    usual = {run.folder for run in steering.train(setting).values()}
+    usual = {run.folder for run in train_steering(setting).values()}
     mine = learning_rate.train(setting)
-    assert {r.folder for k, r in mine.items() if k.startswith("0.008 ")} <= usual
-    large = [run.config for label, run in mine.items() if label.startswith("0.02 ")]
+    assert {run.folder for run in pick(mine, rate=0.008)} <= usual
+    large = [run.config for run in pick(mine, rate=0.02)]
     assert {(c.lr, c.epochs) for c in large} == {(0.02, 6)}
     assert len(large) == 7 * 2
 
 
 def test_distribution_without_stage2_cannot_decide_about_it():
-    other = {method: [s + 0.1 for s in scores] for method, scores in EVEN.items()}
-    assert distribution.verdicts(EVEN, other, official=False)["higher"].word == "undecided"
-    jitter = {m: [s + 0.1 + 0.001 * i for i, s in enumerate(v)] for m, v in EVEN.items()}
-    found = words(distribution.verdicts(EVEN, jitter, official=True))
-    assert found == {"higher": "agrees", "equal": "agrees", "transfer": "agrees"}
+    scores = {
+        distribution.ScoreKey(images, key.method, key.seed): score + lead + jitter * key.seed
+        for images, lead, jitter in (("like", 0.0, 0.0), ("other", 0.1, 0.001))
+        for key, score in EVEN.items()
+    }
+    assert distribution.judge_higher(scores, official=False).word == "undecided"
+    assert distribution.judge_higher(scores, official=True).word == "agrees"
+    assert words(scores, distribution.CLAIMS) == {"equal": "agrees", "transfer": "agrees"}
 
 
 def test_images_far_from_all_known_ones_come_last():

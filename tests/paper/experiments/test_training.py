@@ -1,36 +1,39 @@
 """The verdicts of training and what it shares, on scores made by hand."""
 
+from explainfix.paper.contrast import pick
 from explainfix.paper.experiments import classification, training
 from explainfix.paper.setting import Setting
+from explainfix.paper.xrays import finals
+from explainfix.paper.zeroing import ZeroedKey, nearly_equal
 from xray_runs import made_runs
 
 
 def test_zeroed_networks_are_compared_seed_by_seed():
-    runs = made_runs("learned", [0.80, 0.82, 0.84]) | made_runs("zeroed", [0.795, 0.816, 0.835])
-    pair = training.Pair("A", 0.9, "zeroed", "learned")
-    verdict = training.compare(runs, pair)
+    zeroed, learned = ZeroedKey("a", "unchanged", 0.9, 0), ZeroedKey("a", "learned", 0.0, 0)
+    runs = made_runs(learned, [0.80, 0.82, 0.84]) | made_runs(zeroed, [0.795, 0.816, 0.835])
+    verdict = nearly_equal("a", 0.9).judge(finals(runs))
     assert verdict.word == "agrees"
     assert verdict.ours.startswith("-0.005")
-    worse = runs | made_runs("zeroed", [0.70, 0.721, 0.74])
-    assert training.compare(worse, pair).word == "disagrees"
-    assert training.compare(runs, None).word == "undecided"
+    worse = runs | made_runs(zeroed, [0.70, 0.721, 0.74])
+    assert nearly_equal("a", 0.9).judge(finals(worse)).word == "disagrees"
+    assert nearly_equal("b", 0.9).judge(finals(runs)).word == "undecided"
 
 
 def test_smoke_scale_has_no_densenet(tmp_path):
     runs = {}
     for family in ("resnet", "efficientnet"):
-        runs |= made_runs(f"{family} scratch learned", [0.8, 0.81])
+        runs |= made_runs(ZeroedKey(family, "learned", 0.0, 0), [0.8, 0.81])
         for share in (training.SHARES[family], training.TEXT[family]):
-            runs |= made_runs(f"{family} scratch unchanged {share}", [0.8, 0.811])
-    outcome = training.judge(Setting("smoke", folder=tmp_path), runs)
-    words = {key: verdict.word for key, verdict in outcome.verdicts.items()}
+            runs |= made_runs(ZeroedKey(family, "unchanged", share, 0), [0.8, 0.811])
+    evidence = training.judge(Setting("smoke", folder=tmp_path), runs)
+    words = {key: verdict.word for key, verdict in evidence.verdicts.items()}
     assert words == {
         "resnet": "agrees",
         "densenet": "undecided",
         "efficientnet": "agrees",
         "text": "undecided",
     }
-    assert len(next(iter(outcome.tables.values()))) == 4
+    assert len(next(iter(evidence.tables.values()))) == 4
 
 
 def test_the_papers_shares(tmp_path):
@@ -53,5 +56,5 @@ def test_the_papers_shares(tmp_path):
 def test_the_baselines_are_those_of_classification(tmp_path):
     setting = Setting("cpu", folder=tmp_path, dry=True)
     theirs = {run.folder for run in classification.train(setting).values()}
-    learned = {k: r.folder for k, r in training.train(setting).items() if " learned " in k}
-    assert {folder for label, folder in learned.items() if label[-1] in "01"} <= theirs
+    learned = pick(training.train(setting), method="learned", seed=(0, 1))
+    assert {run.folder for run in learned} <= theirs

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from explainfix.paper.contrast import pick
+from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import classification, winning_ticket
 from explainfix.paper.setting import Setting
+from explainfix.paper.xrays import Key
 from xray_runs import made_runs
 
 LEARNED = np.array([[0.70, 0.80, 0.82], [0.71, 0.81, 0.84], [0.69, 0.80, 0.83]])
@@ -12,8 +15,14 @@ SMALL, LARGE = np.array([[0.02], [0.03], [0.02]]), np.array([[0.05], [0.06], [0.
 
 
 def words(unchanged, random):
-    values = {"learned": LEARNED, "unchanged": unchanged, "random": random}
-    return {k: v.word for k, v in winning_ticket.verdicts(values).items()}
+    scores = {
+        winning_ticket.ScoreKey(filters, seed, epoch): score
+        for filters, rows in (("learned", LEARNED), ("unchanged", unchanged), ("random", random))
+        for (seed, epoch), score in np.ndenumerate(rows)
+    }
+    found = judge_claims(winning_ticket.CLAIMS, scores)
+    found["always"] = winning_ticket.judge_always(scores)
+    return {key: verdict.word for key, verdict in found.items()}
 
 
 @pytest.fixture
@@ -53,12 +62,14 @@ def test_runs_are_shared_with_classification(tmp_path, weights):
     theirs = {run.folder for run in classification.train(setting).values()}
     mine = winning_ticket.train(setting)
     assert len(mine) == 3 * 4
-    assert {run.folder for label, run in mine.items() if label[-1] in "01"} <= theirs
+    assert {run.folder for run in pick(mine, seed=(0, 1))} <= theirs
 
 
 def test_without_weights_nothing_is_decided(tmp_path, monkeypatch):
     monkeypatch.setenv("EXPLAINFIX_SHARED", str(tmp_path))
     setting = Setting("cpu", {"xrays": "nih-cxr14:x"}, folder=tmp_path)
-    outcome = winning_ticket.judge(setting, made_runs("resnet scratch unchanged", [0.7, 0.8]))
-    assert {v.word for v in outcome.verdicts.values()} == {"undecided"}
-    assert any("No ImageNet weights" in note for note in outcome.notes)
+    evidence = winning_ticket.judge(
+        setting, made_runs(Key("resnet", "scratch", "unchanged", 0), [0.7, 0.8])
+    )
+    assert {v.word for v in evidence.verdicts.values()} == {"undecided"}
+    assert any("No ImageNet weights" in note for note in evidence.notes)

@@ -1,9 +1,25 @@
-"""Tables that come with datasets: columns that must be there, and names that must be known."""
+"""What the sources of datasets share: checks of options, tables, examples parted at random."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+import numpy as np
 import pandas as pd
+
+T = TypeVar("T")
+
+
+def check_share(name: str, share: float) -> None:
+    if not 0 <= share < 1:
+        raise ValueError(f"{name} must be from 0 to below 1, not {share!r}")
+
+
+def check_least(least: int, **options: int | None) -> None:
+    """An error for an option, unless it is `None`, that is less than `least`."""
+    for name, value in options.items():
+        if value is not None and value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value!r}")
 
 
 def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
@@ -17,3 +33,23 @@ def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
         found = ", ".join(map(repr, table.columns[:6]))
         raise ValueError(f"{str(path)!r} has no column {missing[0]!r}: found {found}")
     return table
+
+
+def divide(
+    items: Sequence[T], share: float, seed: int, *, group: Callable[[T], Hashable] | None = None
+) -> tuple[list[T], list[T]]:
+    """The items without a random `share` of them, and that share; both in the order they had.
+
+    Items of one `group`, such as a patient, stay together; the share is then one of groups.
+
+    >>> divide("abcdefgh", 0.25, seed=0)
+    (['a', 'b', 'd', 'f', 'g', 'h'], ['c', 'e'])
+    """
+    keys: list[Hashable] = [group(item) for item in items] if group else list(range(len(items)))
+    groups = list(dict.fromkeys(keys))
+    number = max(round(share * len(groups)), 1) if share and len(groups) > 1 else 0
+    order = np.random.default_rng(np.random.SeedSequence([seed])).permutation(len(groups))
+    taken = {groups[place] for place in order[:number]}
+    first = [item for item, key in zip(items, keys, strict=True) if key not in taken]
+    second = [item for item, key in zip(items, keys, strict=True) if key in taken]
+    return first, second

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...nested import tensors_in
+from ...running import tensors_in
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ class Checkpoint:
     seconds: float = 0.0  # their time
     best: float | None = None
     history: list[dict[str, float]] = field(default_factory=list)  # a row per epoch
+    left_out: dict[str, Sequence[str]] = field(default_factory=dict)  # labels no split can score
     scaler: dict[str, Any] = field(default_factory=dict)  # of mixed precision
 
 

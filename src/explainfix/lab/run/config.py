@@ -14,11 +14,15 @@ from typing import Any, Literal
 
 from ...fix import KernelScale
 from ...registry import filters, unknown
+from ...zoo.opening import file_of
 from ..data.dataset import Task
 from .losses import TASK_LOSSES
 
 # The paper's rates: Adam at 0.008 for microscopy, at 0.0001 for x-rays.
 DEFAULT_LR: dict[Task, float] = {"segmentation": 0.008, "multilabel": 1e-4, "multiclass": 1e-4}
+
+FORMAT = 2  # what the options of a run mean: to be raised if the same options give another run
+HARMLESS = ("workers", "checkpoint_seconds", "tensorboard", "frugal")  # no result depends on these
 
 
 @dataclass(frozen=True)
@@ -175,21 +179,29 @@ class RunConfig:
         }
         return dataclasses.replace(self, **changes)
 
-    def digest(self) -> str:
-        """Eight digits that change with any option that may change the result, and with the
-        content of the files that `model`, `weights` and `fix_guide` name."""
-        harmless = ("workers", "checkpoint_seconds", "tensorboard", "frugal")
-        # Without defaults, a run keeps its name when options are added.
-        usual, fields = dataclasses.asdict(RunConfig()), dataclasses.asdict(self)
-        fields = {k: v for k, v in fields.items() if v != usual[k] and k not in harmless}
-        files = [_fingerprint(text) for text in (self.model, self.weights, self.fix_guide) if text]
-        text = json.dumps([fields, files], sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-
     def name(self) -> str:
-        """The run's folder: readable, and different for different runs."""
-        model = Path(self.model).stem if _file_of(self.model) else self.model
-        parts = (model, self.data.partition(":")[0], self.fix or "learned", self.digest())
+        """The run's folder: readable, and different for different runs.
+
+        It changes with any option that may change the result, with the content of the files that
+        `model`, `weights` and `fix_guide` name, and with what runs of this version mean.
+        """
+        return self._named([FORMAT, self.decisive()])
+
+    def former_name(self) -> str:
+        """The folder as it was named when names left defaults out."""
+        usual = RunConfig().decisive()
+        return self._named([{k: v for k, v in self.decisive().items() if v != usual[k]}])
+
+    def decisive(self) -> dict[str, Any]:
+        """The options that may change the result."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if k not in HARMLESS}
+
+    def _named(self, content: list[Any]) -> str:
+        files = [_fingerprint(text) for text in (self.model, self.weights, self.fix_guide) if text]
+        text = json.dumps([*content, files], sort_keys=True)
+        digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+        model = Path(self.model).stem if file_of(self.model) else self.model
+        parts = (model, self.data.partition(":")[0], self.fix or "learned", digest)
         return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts)
 
     def to_toml(self) -> str:
@@ -201,6 +213,17 @@ class RunConfig:
             else:
                 lines.append(f"# {name} =" if value is None else f"{name} = {_toml(value)}")
         return "\n".join([*lines, *tables]) + "\n"
+
+
+def differences(path: Path, config: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """The options that change results and are others in a file that `to_toml` wrote: there, here.
+
+    One that the file does not have did not exist then: it was as its default is.
+    """
+    there = dataclasses.asdict(make_config(read_config(path)))
+    there |= dict.fromkeys(re.findall(r"^# (\w+) =$", path.read_text(), re.MULTILINE))  # no value
+    here = config.decisive()
+    return {name: (there[name], here[name]) for name in here if there[name] != here[name]}
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
@@ -267,14 +290,6 @@ def _toml(value: Any) -> str:
     raise ValueError(f"{value!r} cannot be written as TOML")
 
 
-def _file_of(text: str) -> Path | None:
-    """The file that a model, weights or guide names: FILE, FILE.py:FACTORY or NAME@FILE."""
-    for candidate in (text, re.sub(r"(\.py):\w+$", r"\1", text), text.partition("@")[2]):
-        if candidate and Path(candidate).is_file():
-            return Path(candidate)
-    return None
-
-
 def _fingerprint(text: str) -> str:
-    file = _file_of(text)
+    file = file_of(text)
     return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest() if file else ""

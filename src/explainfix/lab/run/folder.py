@@ -3,7 +3,7 @@
 import csv
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +16,10 @@ from ...fix import fix_
 from ...recipe import recipes
 from ...store import load
 from ...zoo import create_model
+from ...zoo.opening import is_saved, open_guide
 from ..data.dataset import Dataset, open_dataset
 from .checkpoint import Checkpoint, writing
-from .config import RunConfig, make_config, read_config
+from .config import RunConfig, differences, make_config, read_config
 from .pruned_start import zero_kernels_
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
     """The network of a run before its first step, fixed, zeroed and pruned if it is to be."""
     with torch.random.fork_rng([]):  # models are made on the CPU
         torch.default_generator.manual_seed(config.seed)
-        if config.model.endswith(".safetensors"):
+        if is_saved(config.model):
             model = load(config.model)
         else:
             model = create_model(
@@ -95,13 +96,28 @@ def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
                 config.fix,
                 seed=config.fix_seed,
                 scale=config.fix_scale,
-                guide=_open_guide(config.fix_guide) if config.fix_guide else None,
+                guide=open_guide(config.fix_guide) if config.fix_guide else None,
                 layers=config.fix_layers or None,
                 **config.fix_options,
             )
         if config.zero is not None:
             zero_kernels_(model, config, dataset)
     return model
+
+
+def find_folder(runs: Path, config: RunConfig) -> Path:
+    """Where a run is, or is to be: under its name, or the one that names formerly had.
+
+    What is there must be the run that is asked for.
+    """
+    folder, former = runs / config.name(), runs / config.former_name()
+    if (folder / CONFIG).is_file():
+        if others := differences(folder / CONFIG, config):
+            told = ", ".join(f"{k} is {old!r}, not {new!r}" for k, (old, new) in others.items())
+            raise ValueError(f"{str(folder)!r} holds another run, whose {told}: move it away")
+    elif (former / CONFIG).is_file() and not differences(former / CONFIG, config):
+        return former
+    return folder
 
 
 def start_run(folder: Path, config: RunConfig) -> None:
@@ -141,16 +157,14 @@ def write_metrics(folder: Path, history: Sequence[dict[str, float]]) -> None:
         table.writerows(history)
 
 
-def write_result(
-    folder: Path, network: nn.Module, progress: Checkpoint, left_out: Mapping[str, Sequence[str]]
-) -> None:
+def write_result(folder: Path, network: nn.Module, progress: Checkpoint) -> None:
     """Mark a run as finished, with what it says of itself."""
     parameters = list(network.parameters())
     result = {
         "epochs": progress.epoch,
         "best": progress.best,
         "last": progress.history[-1],
-        "left_out": {split: names for split, names in left_out.items() if names},
+        "left_out": {split: names for split, names in progress.left_out.items() if names},
         "seconds": round(sum(row["seconds"] for row in progress.history), 3),
         "parameters": sum(p.numel() for p in parameters),
         "learned_parameters": sum(p.numel() for p in parameters if p.requires_grad),
@@ -208,11 +222,3 @@ def _lock(file: TextIO, folder: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise BusyError(f"{str(folder)!r} is being run by another process") from None
-
-
-def _open_guide(guide: str) -> nn.Module:
-    """The model in a saved file, or of a name with pretrained weights or those of NAME@FILE."""
-    if guide.endswith(".safetensors") and "@" not in guide:
-        return load(guide)
-    name, _, file = guide.partition("@")
-    return create_model(name, weights=file or "pretrained")

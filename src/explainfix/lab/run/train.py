@@ -39,6 +39,7 @@ from .folder import (
     Report,
     Run,
     build_model,
+    find_folder,
     is_finished,
     locked,
     open_data,
@@ -68,7 +69,7 @@ def train(config: RunConfig, *, runs: str | Path = "runs", report: Report | None
     fabric = open_fabric(config)
     dataset = open_data(config)
     config = config.resolved(dataset.task)
-    folder = Path(runs) / config.name()
+    folder = find_folder(Path(runs), config)
     if is_finished(folder):
         return read_run(folder)
     first = not elastic or os.environ["RANK"] == "0"
@@ -98,7 +99,6 @@ class _Work:
         self.checkpoint = folder / CHECKPOINT
         self.optimizer = make_optimizer(config, fabric.to_device(self.network))
         self.progress = Checkpoint()
-        self.left_out: dict[str, tuple[str, ...]] = {}  # labels that a split cannot score
         if self.checkpoint.exists():
             self.progress = read_checkpoint(self.checkpoint, self.network, self.optimizer)
             fabric.strategy.precision.load_state_dict(self.progress.scaler)
@@ -186,7 +186,7 @@ class _Work:
                 )
             scores = score(outcomes)
             row |= {f"{split} {one.name}": one.value for one in scores.scores}
-            self.left_out[split] = scores.left_out
+            self.progress.left_out[split] = scores.left_out
         return row
 
     def save(self) -> None:
@@ -241,5 +241,5 @@ def _work(
             check_fixed(work.network)
         if first:
             work.save_model("last.safetensors")
-            write_result(folder, work.network, progress, work.left_out)
+            write_result(folder, work.network, progress)
         fabric.barrier()  # the others read the result too

@@ -21,16 +21,15 @@ Ending = Literal["done", "failed", "busy"]
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be done: what it is called, its options, and its folder's name in `runs`."""
+    """A run to be done: what it is called, its options, and its folder."""
 
     label: str
     config: RunConfig
-    runs: Path
-    name: str
+    folder: Path
 
     @property
-    def folder(self) -> Path:
-        return self.runs / self.name
+    def name(self) -> str:
+        return self.folder.name
 
 
 def attempt(
@@ -52,7 +51,7 @@ def attempt(
     until = time.monotonic() + (PATIENCE if patience is None else patience)
     while True:
         try:
-            train(job.config, runs=job.runs, report=report)
+            train(job.config, runs=job.folder.parent, report=report)
         except BusyError:
             if time.monotonic() > until:
                 return "busy"

@@ -6,7 +6,7 @@ from pathlib import Path
 from ..data.dataset import Task, open_dataset
 from ..run.config import RunConfig
 from ..run.devices import started_by_torchrun
-from ..run.folder import Run, is_finished, read_run
+from ..run.folder import Run, find_folder, is_finished, read_run
 from .job import FAILED, Job, failure_of
 from .progress import Progress
 from .progress import SweepMoment as SweepMoment
@@ -71,7 +71,7 @@ def _plan(configs: Mapping[str, RunConfig], runs: Path) -> dict[str, Job]:
                 config.data, skip_damaged=config.skip_damaged, **config.data_options
             )
             tasks[data] = opened.task
-        jobs[label] = Job(label, config, runs, config.resolved(tasks[data]).name())
+        jobs[label] = Job(label, config, find_folder(runs, config.resolved(tasks[data])))
     return jobs
 
 

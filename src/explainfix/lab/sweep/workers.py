@@ -32,25 +32,26 @@ _GRACE = 5.0  # seconds that a process has to end
 
 @dataclass(frozen=True)
 class Workers:
-    """Where a sweep runs and what each of its runs may use.
+    """Where runs are done and what each of them may use.
 
     Parameters
     ----------
     engine
-        This process, several processes, or a Ray cluster.
+        In this process, in several, or on a Ray cluster (default: here, or in processes if there
+        are several workers).
     count
-        Runs at a time, in processes.
+        Runs at a time, for processes.
     cpus
         Threads of each run (default: the cores shared out; 1 on Ray).
     gpus
         GPUs of each run.
     address
-        Of the Ray cluster; without it a local one is found or started.
+        Of the Ray cluster (default: one on this machine).
     retry
-        Try runs that failed again.
+        Try failed runs again.
     """
 
-    engine: Engine = "here"
+    engine: Engine | None = None
     count: int = 1
     cpus: int | None = None
     gpus: float = 0
@@ -58,6 +59,8 @@ class Workers:
     retry: bool = False
 
     def __post_init__(self) -> None:
+        if self.engine is None:
+            object.__setattr__(self, "engine", "processes" if self.count > 1 else "here")
         if self.engine not in typing.get_args(Engine):
             raise unknown("engine", self.engine, typing.get_args(Engine))
         if self.count < 1 or (self.cpus is not None and self.cpus < 1):

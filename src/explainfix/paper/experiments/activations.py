@@ -6,31 +6,30 @@ Both are held against the gradient of the image, and against the same gradient m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...lab.data.dataset import Dataset
-from ...lab.measure.statistics import Interval, mean_interval
+from ...lab.measure.statistics import mean_interval
 from ...lab.run.folder import Run
 from ...layers import spatial_layers
 from ...zoo import create_model
 from .. import xrays
-from ..experiment import Claim, Experiment, Outcome, Verdict, register
+from ..contrast import Measure, Verdict, samples, say_all, signed
+from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, new_figure, tidy
-from ..pretrained import find_pretrained, missing_note
+from ..networks import find_pretrained, missing_note
+from ..scores import Array
 from ..setting import Setting
-from ..verdicts import above, every
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 Maps = dict[str, Tensor]  # by layer, or level of the transform: `(channels, h, w)`
 
 HAAR = "Haar transform"
@@ -39,40 +38,38 @@ SMALLEST = 8  # pixels: smaller maps are left out
 CHANNELS = 16  # of each layer, drawn at random
 INK = tuple(COLOURS[name] for name in ("ghaar", "ones", "psine", "unchanged", "dct2"))
 
-_RULE = (
-    "For each image the correlation of the size of {what} with the image's gradient, less that "
-    "with the same gradient moved by a random distance, mean over {over}. Agrees if the 95% t "
-    "interval over images lies above 0{each}, disagrees if below{one}, else undecided."
+_WORDS = {"name": "network", "number": "image"}
+_ELSEWHERE = "less that with the same moved by a random distance"
+_EDGES = Measure(f"correlation of size with the image's gradient, {_ELSEWHERE}", words=_WORDS)
+_ALIKE = Measure(
+    f"correlation of size with the vertical coefficients of the first level, {_ELSEWHERE}",
+    words=_WORDS,
+)
+_COEFFICIENTS = "the coefficients, mean over levels and directions"
+_ACTIVATIONS = "random activations, mean over spatial layers and channels"
+_SHORT = partial(say_all, digits=2)
+WAVELETS = (_EDGES.mean(_COEFFICIENTS, name=HAAR) > 0).said(lambda found: signed(found[()], 2))
+NETWORKS, ALIKE = (
+    (measure.each(_ACTIVATIONS) > 0).for_every("name").said(_SHORT) for measure in (_EDGES, _ALIKE)
 )
 CLAIMS = (
     Claim(
         "wavelets",
         "The coefficients of a Haar wavelet transform are edge features.",
         "edges",
-        _RULE.format(what="the coefficients", over="levels and directions", each="", one=""),
+        WAVELETS,
     ),
-    Claim(
-        "networks",
-        "The activations of a network are edge features.",
-        "edges",
-        _RULE.format(
-            what="randomly drawn activations",
-            over="spatial layers and channels",
-            each=" for every network",
-            one=" for one",
-        ),
-    ),
+    Claim("networks", "The activations of a network are edge features.", "edges", NETWORKS),
     Claim(
         "alike",
         "Activations and wavelet coefficients show the same edges.",
         "alike to the eye",
-        "The same with the correlation of activations with the vertical coefficients of the first "
-        "level, and with those moved.",
+        ALIKE,
     ),
 )
 
 
-def train(setting: Setting) -> dict[str, Run]:
+def train(setting: Setting) -> dict[xrays.Key, Run]:
     """A learned ResNet of classification; at the paper's scale one from ImageNet, untrained."""
     if setting.scale == "paper":
         return {}
@@ -80,29 +77,32 @@ def train(setting: Setting) -> dict[str, Run]:
     return xrays.train_methods(setting, begins, ["learned"], [0])
 
 
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
+def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
     """Run every network on some test images and measure."""
-    data = setting.open_data("xrays")
-    images = first_images(data, setting.pick(smoke=4, cpu=24, paper=24))
+    images = first_images(setting.open_data("xrays"), setting.pick(smoke=4, cpu=24, paper=24))
     networks = open_networks(setting, runs)
-    edges: dict[str, Array] = {HAAR: measure_haar(images)}
+    haar = measure_haar(images)
+    edges: dict[str, Array] = {}
     alike: dict[str, Array] = {}
     depths: dict[str, Array] = {}
     for name, network in setting.tracked(list(networks.items()), "Activations"):
         found = measure(network, images)
-        edges[name] = found[..., 0].mean(1)
-        alike[name] = found[..., 1].mean(1)
+        edges[name], alike[name] = found[..., 0].mean(1), found[..., 1].mean(1)
         depths[name] = found[..., 0].mean(0)
-    return Outcome(
-        verdicts=verdicts(edges, alike),
-        tables={"Correlation with edges, less that with edges elsewhere": table(edges, alike)},
+    return Evidence(
+        verdicts=verdicts(haar, edges, alike),
+        tables={
+            "Correlation with edges, less that with edges elsewhere": table(
+                {HAAR: haar} | edges, alike
+            )
+        },
         figures={
             "A test image and its gradient; randomly drawn activations of each network, from "
             "early layers (left) to late ones; vertical, horizontal and diagonal coefficients of "
             "a Haar transform, three levels": draw(networks, images),
             "Correlation with edges by depth, from the first spatial layer to the last whose maps "
             f"are at least {SMALLEST} pixels; dashed: the Haar transform": plot_depths(
-                depths, float(edges[HAAR].mean())
+                depths, float(haar.mean())
             ),
         },
         notes=notes(setting, len(images)),
@@ -115,11 +115,11 @@ def first_images(data: Dataset, count: int) -> list[Tensor]:
     return [data.prepare(split[i]).image for i in range(min(count, len(split)))]
 
 
-def open_networks(setting: Setting, runs: Mapping[str, Run]) -> dict[str, nn.Module]:
+def open_networks(setting: Setting, runs: Mapping[xrays.Key, Run]) -> dict[str, nn.Module]:
     """The trained networks of this scale by name."""
     if setting.scale == "paper":
         return {"ResNet50 on ImageNet": create_model("torchvision:resnet50", weights="pretrained")}
-    title = xrays.networks(setting)["resnet"].title
+    title = xrays.NETWORKS[setting.scale]["resnet"].title
     networks = {f"{title} on x-rays": run.model("best") for run in runs.values()}
     if setting.scale == "cpu":
         pretrained = find_pretrained("MobileNetV2", "EfficientNet-lite0")
@@ -212,7 +212,7 @@ def lead(maps: Tensor, target: Tensor, random: torch.Generator) -> float:
 
 
 def correlations(rows: Tensor, target: Tensor) -> Tensor:
-    """Pearson's correlation of each row with the target; nought for a constant one.
+    """Pearson's correlation of each row with the target; zero for a constant one.
 
     >>> rows = torch.tensor([[1.0, 2, 3], [3, 2, 1], [5, 5, 5]])
     >>> correlations(rows, torch.arange(3.0)).round(decimals=4).tolist()
@@ -224,43 +224,30 @@ def correlations(rows: Tensor, target: Tensor) -> Tensor:
     return torch.where(norms > 1e-12, (a @ b) / norms.clamp(min=1e-12), 0.0)
 
 
-def verdicts(edges: Mapping[str, Array], alike: Mapping[str, Array]) -> dict[str, Verdict]:
-    """The three claims, by their rules."""
-    haar = mean_interval(edges[HAAR])
-    networks = {name: values for name, values in edges.items() if name != HAAR}
+def verdicts(
+    haar: Array, edges: Mapping[str, Array], alike: Mapping[str, Array]
+) -> dict[str, Verdict]:
+    """The three claims, from values for each image."""
     return {
-        "wavelets": Verdict(above(haar), _write(haar)),
-        "networks": _for_all(networks),
-        "alike": _for_all(alike),
+        "wavelets": WAVELETS.judge(samples({HAAR: haar})),
+        "networks": NETWORKS.judge(samples(edges)),
+        "alike": ALIKE.judge(samples(alike)),
     }
 
 
-def _for_all(found: Mapping[str, Array]) -> Verdict:
-    intervals = {name: mean_interval(values) for name, values in found.items()}
-    said = ", ".join(f"{name} {_write(interval)}" for name, interval in intervals.items())
-    return Verdict(every([above(interval) for interval in intervals.values()]), said)
-
-
-def _write(found: Interval) -> str:
-    return f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
-
-
-def table(edges: Mapping[str, Array], alike: Mapping[str, Array]) -> pd.DataFrame:
+def table(edges: Mapping[str, Array], alike: Mapping[str, Array]) -> Rows:
     """A row for the transform and for each network."""
-    import pandas as pd
-
-    rows = []
-    for name, values in edges.items():
-        other = _write(mean_interval(alike[name])) if name in alike else "–"
-        rows.append(
-            {
-                "": name,
-                "images": len(values),
-                "with the gradient": _write(mean_interval(values)),
-                "with vertical coefficients": other,
-            }
-        )
-    return pd.DataFrame(rows)
+    return [
+        {
+            "": name,
+            "images": len(values),
+            "with the gradient": signed(mean_interval(values), 2),
+            "with vertical coefficients": (
+                signed(mean_interval(alike[name]), 2) if name in alike else "–"
+            ),
+        }
+        for name, values in edges.items()
+    ]
 
 
 def draw(networks: Mapping[str, nn.Module], images: Sequence[Tensor]) -> Figure:
@@ -329,15 +316,13 @@ def notes(setting: Setting, images: int) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="activations",
-        title="Networks and wavelets as edge detectors",
-        reference="Fig. 2, Sec. 2",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={"smoke": "5 s", "cpu": "1 min after classification", "paper": "1 min and a download"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="activations",
+    title="Networks and wavelets as edge detectors",
+    reference="Fig. 2, Sec. 2",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={"smoke": "5 s", "cpu": "1 min after classification", "paper": "1 min and a download"},
+    train=train,
+    judge=judge,
 )

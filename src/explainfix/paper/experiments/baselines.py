@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run
-from ...layers import spatial_layers
-from ...zoo import create_model
-from ..experiment import Claim, Experiment, Outcome, Verdict, register
+from ..contrast import Measure, Scores, Verdict, pick
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import plot_groups
-from ..scores import by_method, runs_of
+from ..microscopy import options, test_splits
+from ..networks import count_parameters
+from ..scores import MARGIN, late_means
 from ..setting import Setting
-from ..verdicts import above, compare_paired, within
-from .steering import MARGIN, options, test_splits
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TITLES = {
     "unetd": "U-NetD",
@@ -31,11 +28,22 @@ PAPER = {  # Table B.1: parameters, and those in spatial layers
     RESNET: (39_756_705, 26_182_848),
 }
 
+
+@dataclass(frozen=True)
+class Key:
+    """What tells the runs apart."""
+
+    network: str
+    seed: int
+
+
+DICE = Measure("Dice over the second half of the epochs", Key)
+unetd, mobilenet, resnet = (DICE.mean(title, network=name) for name, title in TITLES.items())
 CLAIMS = (
     Claim(
         "parameters",
         "U-NetD has one and two orders of magnitude fewer parameters than the two DeepLabV3+.",
-        "116,695; 5,220,577; 39,756,705",
+        "; ".join(f"{total:,}" for total, _ in PAPER.values()),
         "Agrees if all six counts, in all and in spatial layers, are the paper's exactly; "
         "disagrees otherwise.",
     ),
@@ -43,20 +51,18 @@ CLAIMS = (
         "mobilenet",
         "U-NetD does better than DeepLabV3+ with MobileNetV2.",
         "U-NetD > MobileNetV2",
-        "Dice over the second half of the epochs, U-NetD less the other, seed by seed. Agrees if "
-        "the 95% t interval lies above 0, disagrees if below, else undecided.",
+        unetd - mobilenet > 0,
     ),
     Claim(
         "resnet",
         "U-NetD reaches almost the same as DeepLabV3+ with ResNet50.",
         "almost the same median",
-        f"The same against ResNet50: agrees if the 95% t interval lies within {MARGIN} of 0, "
-        "disagrees if it lies wholly outside, else undecided.",
+        (unetd - resnet).within(MARGIN),
     ),
 )
 
 
-def train(setting: Setting) -> dict[str, Run]:
+def train(setting: Setting) -> dict[Key, Run]:
     """A few runs of each network, all learned; the largest is not trained at smoke scale."""
     shared = options(setting) | {
         "epochs": setting.pick(smoke=1, cpu=2, paper=150),
@@ -66,39 +72,29 @@ def train(setting: Setting) -> dict[str, Run]:
     seeds = range(setting.pick(smoke=2, cpu=2, paper=3))
     return setting.sweep(
         {
-            f"{name} {s}": RunConfig(**(shared | {"model": name}), seed=s)
+            Key(name, seed): RunConfig(**(shared | {"model": name}), seed=seed)
             for name in networks
-            for s in seeds
+            for seed in seeds
         }
     )
 
 
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
+def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Count parameters and compare scores."""
     split = test_splits(setting)[-1]
-    counts = {name: count_parameters(name) for name in TITLES}
-    trained = [name for name in TITLES if runs_of(runs, name)]
-    scores = by_method(runs, trained, f"{split} dice")
-    exact = counts == PAPER
-    verdicts = {
-        "parameters": Verdict(
-            "agrees" if exact else "disagrees",
-            "; ".join(f"{total:,}" for total, _ in counts.values()),
-        )
-    }
-    for key, other in (("mobilenet", MOBILENET), ("resnet", RESNET)):
-        if other not in scores:
-            verdicts[key] = Verdict("undecided", "not trained at this scale")
-            continue
-        found = compare_paired(scores[UNETD], scores[other])
-        word = above(found.interval) if key == "mobilenet" else within(found.interval, MARGIN)
-        verdicts[key] = Verdict(word, str(found))
-    return Outcome(
-        verdicts=verdicts,
+    counts = {name: count_parameters(name, num_classes=1, in_channels=3) for name in TITLES}
+    scores = late_means(runs, f"{split} dice")
+    verdict = Verdict(
+        "agrees" if counts == PAPER else "disagrees",
+        "; ".join(f"{total:,}" for total, _ in counts.values()),
+    )
+    trained = dict.fromkeys(key.network for key in runs)
+    return Evidence(
+        verdicts={"parameters": verdict} | judge_claims(CLAIMS, scores),
         tables={"Parameters": parameter_table(counts, scores, runs)},
         figures={
             f"Dice on {split}: runs (dots), and means with 95% t intervals": plot_groups(
-                {TITLES[name]: values for name, values in scores.items()},
+                {TITLES[name]: pick(scores, network=name) for name in trained},
                 ylabel=f"Dice on {split}",
             )
         },
@@ -106,23 +102,14 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
     )
 
 
-def count_parameters(name: str) -> tuple[int, int]:
-    """All parameters of a network for one class in colour, and those in spatial layers."""
-    model = create_model(name, num_classes=1, in_channels=3)
-    spatial = sum(layer.weight.numel() for layer in spatial_layers(model).values())
-    return sum(parameter.numel() for parameter in model.parameters()), spatial
-
-
 def parameter_table(
-    counts: dict[str, tuple[int, int]], scores: dict[str, list[float]], runs: dict[str, Run]
-) -> pd.DataFrame:
+    counts: Mapping[str, tuple[int, int]], scores: Scores, runs: Mapping[Key, Run]
+) -> Rows:
     """The paper's table, with our scores and times beside it."""
-    import pandas as pd
-
-    rows = []
+    rows: Rows = []
     for name, (total, spatial) in counts.items():
-        mine = runs_of(runs, name)
-        seconds = [row["seconds"] for run in mine for row in run.history]
+        mine = pick(scores, network=name)
+        seconds = [row["seconds"] for run in pick(runs, network=name) for row in run.history]
         rows.append(
             {
                 "model": TITLES[name],
@@ -131,21 +118,21 @@ def parameter_table(
                 "spatial": spatial,
                 "paper, spatial": PAPER[name][1],
                 "share": f"{spatial / total:.0%}",
-                "Dice": sum(scores[name]) / len(mine) if mine else None,
+                "Dice": sum(mine) / len(mine) if mine else None,
                 "seconds an epoch": statistics.median(seconds) if mine else None,
             }
         )
-    return pd.DataFrame(rows)
+    return rows
 
 
-def notes(setting: Setting, runs: dict[str, Run]) -> list[str]:
+def notes(setting: Setting, runs: Mapping[Key, Run]) -> list[str]:
     """What differs from the paper."""
     run = next(iter(runs.values()))
     said = ["Encoders start from random weights; the paper does not say from which."]
     if setting.scale == "smoke":
         said.append("Drawn images and one epoch: the scores mean nothing, the counts are exact.")
     if setting.scale != "paper":
-        seeds, epochs = len(runs_of(runs, UNETD)), run.config.epochs
+        seeds, epochs = len(pick(runs, network=UNETD)), run.config.epochs
         length = "1 epoch" if epochs == 1 else f"{epochs} epochs"
         said.append(
             f"{seeds} runs of {length} each, the paper's are 3 of 150: far from converged, so the "
@@ -154,15 +141,13 @@ def notes(setting: Setting, runs: dict[str, Run]) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="baselines",
-        title="U-NetD against DeepLabV3+",
-        reference="App. B, Table B.1",
-        needs=("microscopy",),
-        claims=CLAIMS,
-        cost={"smoke": "10 s", "cpu": "about 12 min on 2 cores", "paper": "about 8 GPU-hours"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="baselines",
+    title="U-NetD against DeepLabV3+",
+    reference="App. B, Table B.1",
+    needs=("microscopy",),
+    claims=CLAIMS,
+    cost={"smoke": "10 s", "cpu": "about 12 min on 2 cores", "paper": "about 8 GPU-hours"},
+    train=train,
+    judge=judge,
 )

@@ -3,52 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...lab.run.folder import Run
-from ..experiment import Claim, Experiment, Outcome, Verdict, register
+from ..contrast import Measure, Scores, pick
+from ..experiment import Claim, Evidence, Experiment, judge_claims
 from ..figures import COLOURS, LABELS, new_figure, tidy
-from ..scores import runs_of
+from ..scores import MARGIN, STEERED
 from ..setting import Setting
-from ..verdicts import above, compare_paired
-from ..xrays import MARGIN, STEERED, Start, finals, train_methods
+from ..xrays import Key, Start, final, train_methods
 from ..xrays import notes as shared_notes
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 POOR = 0.7  # AUC of a network that has learned little
-Scores = dict[str, dict[str, list[float]]]  # by network, from small to large, and method
 
+
+@dataclass(frozen=True)
+class ScoreKey:
+    """What tells scores apart."""
+
+    size: int  # parameters
+    method: str
+    seed: int
+
+
+AUC = Measure("test AUC", ScoreKey)
+learned = AUC.mean("learned", method="learned")
+lead = AUC.each("each steered method", method=STEERED) - learned
 CLAIMS = (
     Claim(
         "equal",
         "Steered fixed networks do not do worse than learned ones at any capacity.",
         "about equal from b0 to b5",
-        "For each network and seed: the mean test AUC of the steered methods less learned. Agrees "
-        f"if the 95% t interval of these differences lies above -{MARGIN}, disagrees if it lies "
-        f"below -{MARGIN}, else undecided.",
+        AUC.mean("the steered methods", method=STEERED) - learned > -MARGIN,
     ),
     Claim(
         "trend",
         "They do not fall behind as the capacity grows.",
         "no falling behind with size",
-        "For each steered method and seed: its lead over learned on the largest network less that "
-        f"on the smallest. Agrees if the 95% t interval lies above -{MARGIN}, disagrees if it lies "
-        f"below -{MARGIN}, else undecided.",
+        lead.at(size=max) - lead.at(size=min) > -MARGIN,
     ),
 )
 
 
-def train(setting: Setting) -> dict[str, Run]:
+def train(setting: Setting) -> dict[Key, Run]:
     """Every method on every network, from scratch."""
     return train_methods(
         setting,
         networks(setting),
-        ("learned", *steered(setting)),
+        methods(setting),
         range(setting.pick(smoke=2, cpu=2, paper=1)),
         epochs=setting.pick(smoke=1, cpu=5, paper=80),
         batch_size=setting.pick(smoke=8, cpu=16, paper=4),  # they need many steps
@@ -70,77 +78,57 @@ def _start(name: str, title: str, weights: str = "") -> Start:
     return Start(name, "scratch", title, {"model": f"timm:{name}"}, guide)
 
 
-def steered(setting: Setting) -> tuple[str, ...]:
-    """The fixed methods there is time for."""
-    return setting.pick(smoke=("ghaar",), cpu=("ghaar",), paper=STEERED)
+def methods(setting: Setting) -> tuple[str, ...]:
+    """Learned, and the fixed methods there is time for."""
+    return ("learned", *setting.pick(smoke=("ghaar",), cpu=("ghaar",), paper=STEERED))
 
 
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
+def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Compare fixed with learned at each size."""
-    scores: Scores = {
-        start.title: {
-            name: finals(runs, start.label(name)) for name in ("learned", *steered(setting))
-        }
+    titles = {
+        int(pick(runs, family=start.family)[0].result["parameters"]): start.title
         for start in networks(setting)
     }
-    sizes = {
-        start.title: int(runs_of(runs, start.label("learned"))[0].result["parameters"])
-        for start in networks(setting)
+    scores = {
+        ScoreKey(int(run.result["parameters"]), key.method, key.seed): final(run)
+        for key, run in runs.items()
     }
-    return Outcome(
-        verdicts=verdicts(scores),
-        tables={"Test AUC by network, mean over seeds": table(scores, sizes)},
-        figures={
-            "Test AUC against parameters: runs (dots) and their means": plot(scores, sizes),
+    means = {
+        size: {m: float(np.mean(pick(scores, size=size, method=m))) for m in methods(setting)}
+        for size in titles
+    }
+    return Evidence(
+        verdicts=judge_claims(CLAIMS, scores),
+        tables={
+            "Test AUC by network, mean over seeds": [
+                {
+                    "network": title,
+                    "parameters": size,
+                    "runs": len(pick(scores, size=size, method="learned")),
+                    **{LABELS[m]: mean for m, mean in means[size].items()},
+                }
+                for size, title in titles.items()
+            ]
         },
-        notes=notes(setting, runs, scores),
+        figures={
+            "Test AUC against parameters: runs (dots) and their means": plot(scores, titles),
+        },
+        notes=notes(setting, runs, max(max(row.values()) for row in means.values())),
     )
 
 
-def verdicts(scores: Scores) -> dict[str, Verdict]:
-    """The two claims, by their rules."""
-    fixed = [name for name in next(iter(scores.values())) if name != "learned"]
-    ours = [np.mean([row[name] for name in fixed], axis=0) for row in scores.values()]
-    equal = compare_paired(
-        np.concatenate(ours), np.concatenate([row["learned"] for row in scores.values()])
-    )
-    small, *_, large = scores.values()
-
-    def leads(row: Mapping[str, list[float]]) -> list[float]:
-        return [o - b for name in fixed for o, b in zip(row[name], row["learned"], strict=True)]
-
-    trend = compare_paired(leads(large), leads(small))
-    return {
-        "equal": Verdict(above(equal.interval, -MARGIN), str(equal)),
-        "trend": Verdict(above(trend.interval, -MARGIN), str(trend)),
-    }
-
-
-def table(scores: Scores, sizes: Mapping[str, int]) -> pd.DataFrame:
-    """A row per network, a column per method."""
-    import pandas as pd
-
-    return pd.DataFrame(
-        [
-            {"network": title, "parameters": sizes[title], "runs": len(row["learned"])}
-            | {LABELS[name]: float(np.mean(values)) for name, values in row.items()}
-            for title, row in scores.items()
-        ]
-    )
-
-
-def plot(scores: Scores, sizes: Mapping[str, int]) -> Figure:
+def plot(scores: Scores, titles: Mapping[int, str]) -> Figure:
     """A line per method over the sizes."""
     figure = new_figure(5.5, 3.2)
     axes = figure.subplots()
-    x = [sizes[title] / 1e6 for title in scores]
-    for name in next(iter(scores.values())):
-        values = [scores[title][name] for title in scores]
+    x = [size / 1e6 for size in titles]
+    for name in dict.fromkeys(key.method for key in scores):
+        values = [pick(scores, size=size, method=name) for size in titles]
         axes.plot(x, [np.mean(v) for v in values], color=COLOURS[name], label=LABELS[name])
         for place, dots in zip(x, values, strict=True):
             axes.plot([place] * len(dots), dots, "o", color=COLOURS[name], alpha=0.5, markersize=4)
     axes.set_xscale("log")
-    axes.set_xticks(x, [f"{title}\n{size:.1f} M" for title, size in zip(scores, x, strict=True)])
+    axes.set_xticks(x, [f"{title}\n{size / 1e6:.1f} M" for size, title in titles.items()])
     axes.minorticks_off()
     axes.set_ylabel("test AUC")
     axes.legend(frameon=False, fontsize=8)
@@ -148,10 +136,9 @@ def plot(scores: Scores, sizes: Mapping[str, int]) -> Figure:
     return figure
 
 
-def notes(setting: Setting, runs: Mapping[str, Run], scores: Scores) -> list[str]:
+def notes(setting: Setting, runs: Mapping[Key, Run], best: float) -> list[str]:
     """What differs from the paper."""
     said = shared_notes(setting, runs, usual=False, weights=False)
-    best = max(float(np.mean(values)) for row in scores.values() for values in row.values())
     if setting.scale == "cpu":
         said.append("b0 and b2 with GHaar only, two seeds; the paper goes to b5, with 80 epochs.")
         if best < POOR:
@@ -160,15 +147,13 @@ def notes(setting: Setting, runs: Mapping[str, Run], scores: Scores) -> list[str
     return said
 
 
-register(
-    Experiment(
-        name="capacity",
-        title="Fixed filters as the network grows",
-        reference="Fig. 9, Sec. 4.3",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={"smoke": "5 s", "cpu": "about 14 min on 2 cores", "paper": "about 50 GPU-days"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="capacity",
+    title="Fixed filters as the network grows",
+    reference="Fig. 9, Sec. 4.3",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={"smoke": "5 s", "cpu": "about 14 min on 2 cores", "paper": "about 50 GPU-days"},
+    train=train,
+    judge=judge,
 )

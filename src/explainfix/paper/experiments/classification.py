@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...lab.measure.statistics import holm, mean_interval, paired_wilcoxon
+from ...lab.measure.statistics import Interval, holm, paired_wilcoxon
 from ...lab.run.folder import Run
-from ..experiment import Claim, Experiment, Outcome, Verdict, Word, register
+from ..contrast import Scores, Verdict, Word, difference, pick, word_of
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import LABELS, new_figure
-from ..scores import runs_of
+from ..scores import MARGIN, PSINE, STEERED
 from ..setting import Setting
-from ..verdicts import Paired, above, compare_paired, every
-from ..xrays import MARGIN, STEERED, Start, final, finals, starts, train_methods
+from ..xrays import AUC, Key, Start, finals, finding_scores, methods, starts, train_methods
 from ..xrays import notes as shared_notes
-from .steering import PSINE
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 PAPER_P = {  # of Fig. 10, two-sided: is the method equal to learned?
@@ -29,30 +27,27 @@ PAPER_P = {  # of Fig. 10, two-sided: is the method equal to learned?
     "unchanged": 0.33,
     "guidedsteer": 0.3,
 }
-Scores = dict[str, dict[str, list[float]]]  # by row of the heat table and method
 
+learned = AUC.mean("learned", method="learned")
+dct2 = AUC.mean("DCT2", method="dct2")
 CLAIMS = (
     Claim(
         "steered",
         "Steered fixed filters do better than the unsteered DCT2.",
         "steered > DCT2, significantly",
-        "For each network, start and seed: the mean test AUC of the four steered methods less "
-        "that of DCT2. Agrees if the 95% t interval of these differences lies above 0, disagrees "
-        "if below, else undecided.",
+        AUC.mean("the steered methods", method=STEERED) - dct2 > 0,
     ),
     Claim(
         "dct2",
         "DCT2 does worse than the learned baseline.",
-        "not equal, p = 2e-05",
-        "The same with learned less DCT2.",
+        f"not equal, p = {PAPER_P['dct2']}",
+        (learned - dct2 > 0).in_full(),
     ),
     Claim(
         "equal",
         "Over all networks, every steered method about equals the learned baseline.",
         "equal, p from 0.026 to 0.33",
-        "For each steered method less learned, over all networks, starts and seeds: agrees if the "
-        f"95% t interval lies above -{MARGIN} for all four, disagrees if it lies below -{MARGIN} "
-        "for one, else undecided.",
+        (AUC.each("each steered method", method=STEERED) - learned > -MARGIN).for_every("method"),
     ),
     Claim(
         "specific",
@@ -65,131 +60,74 @@ CLAIMS = (
 )
 
 
-def train(setting: Setting) -> dict[str, Run]:
+def train(setting: Setting) -> dict[Key, Run]:
     """All methods on all networks, from scratch and pretrained."""
-    begins = [*starts(setting, "scratch"), *starts(setting, "pretrained")]
     seeds = range(setting.pick(smoke=2, cpu=2, paper=1))
-    return train_methods(setting, begins, methods(setting), seeds)
+    return train_methods(setting, begins(setting), methods(setting), seeds)
 
 
-def methods(setting: Setting) -> tuple[str, ...]:
-    """The columns of the paper's table; Ones, which it has not, where there is time."""
-    ones = () if setting.scale == "cpu" else ("ones",)
-    return ("learned", *ones, "dct2", *STEERED)
+def begins(setting: Setting) -> list[Start]:
+    """The rows of the paper's table."""
+    return [*starts(setting, "scratch"), *starts(setting, "pretrained")]
 
 
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
+def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Compare methods over networks, starts and seeds."""
-    begins = [*starts(setting, "scratch"), *starts(setting, "pretrained")]
-    test = collect(runs, begins, methods(setting), "test auc")
-    val = collect(runs, begins, methods(setting), "val auc")
-    families = {start.title: start.family for start in begins}
-    return Outcome(
-        verdicts=verdicts(test, val, families),
+    scores, rows, columns = finals(runs), begins(setting), methods(setting)
+    means = {
+        start.title: {m: float(np.mean(pick(scores, **start.fields, method=m))) for m in columns}
+        for start in rows
+    }
+    count = setting.pick(smoke=2, cpu=2, paper=1)
+    return Evidence(
+        verdicts=judge_claims(CLAIMS, scores)
+        | {"specific": judge_best(compare_best(scores, finals(runs, "val auc")))},
         tables={
-            "Test AUC, mean over the five findings and over seeds": heat_table(test),
+            "Test AUC, mean over the five findings and over seeds": [
+                {"network": title, "runs": count, **{LABELS[m]: mean for m, mean in row.items()}}
+                for title, row in means.items()
+            ],
             "Each method against learned, over all networks, starts and seeds": significance(
-                test, collect_findings(runs, begins, methods(setting))
+                scores,
+                {m: [s for r in pick(runs, method=m) for s in finding_scores(r)] for m in columns},
             ),
         },
-        figures={"Test AUC by network and method, mean over seeds": plot_heat(test)},
+        figures={"Test AUC by network and method, mean over seeds": plot_heat(means)},
         notes=notes(setting, runs),
     )
 
 
-def collect(
-    runs: Mapping[str, Run], begins: Sequence[Start], names: Sequence[str], column: str
-) -> Scores:
-    """Scores by network and start, then by method, in the order of the seeds."""
-    return {
-        start.title: {name: finals(runs, start.label(name), column) for name in names}
-        for start in begins
-    }
-
-
-def collect_findings(
-    runs: Mapping[str, Run], begins: Sequence[Start], names: Sequence[str]
-) -> dict[str, list[float]]:
-    """The AUC of every finding of every run by method, in one order for all methods."""
-    found: dict[str, list[float]] = {}
-    for name in names:
-        mine = [run for start in begins for run in runs_of(runs, start.label(name))]
-        columns = [c for c in mine[0].history[-1] if c.startswith("test auc ")]
-        found[name] = [final(run, column) for run in mine for column in columns]
-    return found
-
-
-def pool(scores: Scores, method: str) -> list[float]:
-    """A method's scores over all networks, starts and seeds."""
-    return [value for row in scores.values() for value in row[method]]
-
-
-def verdicts(test: Scores, val: Scores, families: Mapping[str, str]) -> dict[str, Verdict]:
-    """The four claims, by their rules; `families` has the architecture of each row."""
-    steered = np.mean([pool(test, m) for m in STEERED], axis=0)
-    over_dct2 = compare_paired(steered, pool(test, "dct2"))
-    worse = compare_paired(pool(test, "learned"), pool(test, "dct2"))
-    against = {m: compare_paired(pool(test, m), pool(test, "learned")) for m in STEERED}
-    lowest = min(STEERED, key=lambda m: against[m].interval.low)
-    equal = every([above(found.interval, -MARGIN) for found in against.values()])
-    best = compare_best(test, val, families)
-    return {
-        "steered": Verdict(above(over_dct2.interval), str(over_dct2)),
-        "dct2": Verdict(above(worse.interval), f"learned less DCT2 {worse}"),
-        "equal": Verdict(equal, f"lowest: {LABELS[lowest]} {against[lowest]}"),
-        "specific": judge_best(best),
-    }
-
-
-def compare_best(
-    test: Scores, val: Scores, families: Mapping[str, str]
-) -> dict[str, tuple[str, Paired]]:
+def compare_best(test: Scores, val: Scores) -> dict[str, tuple[str, Interval]]:
     """By architecture: the steered method that does best on validation, less learned, on test."""
     found = {}
-    for family in dict.fromkeys(families.values()):
-        rows = [title for title in test if families[title] == family]
-        mine, chosen_by = {r: test[r] for r in rows}, {r: val[r] for r in rows}
-        if len(pool(mine, "learned")) < 2:
-            continue
-        best = max(STEERED, key=lambda m: float(np.mean(pool(chosen_by, m))))
-        found[family] = best, compare_paired(pool(mine, best), pool(mine, "learned"))
+    for family in dict.fromkeys(key.family for key in test):
+        base = pick(test, family=family, method="learned")
+        if len(base) > 1:
+            by_val = {m: np.mean(pick(val, family=family, method=m)) for m in STEERED}
+            best = max(STEERED, key=lambda m: by_val[m])
+            found[family] = best, difference(pick(test, family=family, method=best), base)
     return found
 
 
-def judge_best(best: Mapping[str, tuple[str, Paired]]) -> Verdict:
+def judge_best(best: Mapping[str, tuple[str, Interval]]) -> Verdict:
     """Agrees if one architecture does, disagrees if all do."""
-    words: list[Word] = [above(found.interval) for _, found in best.values()]
-    word: Word = "undecided"
-    if "agrees" in words:
-        word = "agrees"
-    elif words and set(words) == {"disagrees"}:
+    words = {word_of(found) for _, found in best.values()}
+    word: Word = "agrees" if "agrees" in words else "undecided"
+    if words == {"disagrees"}:
         word = "disagrees"
-    said = (f"{family} {LABELS[m]} {p.interval.mean:+.3f}" for family, (m, p) in best.items())
+    said = (f"{family} {LABELS[m]} {found.mean:+.3f}" for family, (m, found) in best.items())
     return Verdict(word, ", ".join(said))
 
 
-def heat_table(scores: Scores) -> pd.DataFrame:
-    """A row per network and start, a column per method."""
-    import pandas as pd
-
-    rows = []
-    for title, row in scores.items():
-        means = {LABELS[method]: float(np.mean(values)) for method, values in row.items()}
-        rows.append({"network": title, "runs": len(row["learned"]), **means})
-    return pd.DataFrame(rows)
-
-
-def significance(scores: Scores, findings: Mapping[str, Sequence[float]]) -> pd.DataFrame:
+def significance(scores: Scores, findings: Mapping[str, list[float]]) -> Rows:
     """A row per method: its difference from learned, and tests over runs and over findings."""
-    import pandas as pd
-
-    names = [name for name in findings if name != "learned"]
-    learned = pool(scores, "learned")
-    tests = {m: paired_wilcoxon(pool(scores, m), learned) for m in names}
+    pairs = {m: (pick(scores, method=m), pick(scores, method="learned")) for m in findings}
+    del pairs["learned"]
+    tests = {m: paired_wilcoxon(*pair) for m, pair in pairs.items()}
     corrected = holm(tests)
-    rows: list[dict[str, Any]] = []
-    for m in names:
-        found = mean_interval(np.subtract(pool(scores, m), learned))
+    rows: Rows = []
+    for m, pair in pairs.items():
+        found = difference(*pair)
         each = paired_wilcoxon(findings[m], findings["learned"])
         rows.append(
             {
@@ -203,13 +141,13 @@ def significance(scores: Scores, findings: Mapping[str, Sequence[float]]) -> pd.
                 "paper's p": PAPER_P.get(m),
             }
         )
-    return pd.DataFrame(rows)
+    return rows
 
 
-def plot_heat(scores: Scores) -> Figure:
+def plot_heat(means: Mapping[str, Mapping[str, float]]) -> Figure:
     """The paper's heat table: rows are networks and starts, columns methods."""
-    titles, names = list(scores), list(next(iter(scores.values())))
-    values = np.array([[np.mean(scores[title][name]) for name in names] for title in titles])
+    titles, names = list(means), list(next(iter(means.values())))
+    values = np.array([list(row.values()) for row in means.values()])
     figure = new_figure(7.0, 0.9 + 0.42 * len(titles))
     axes = figure.subplots()
     axes.imshow(values, cmap="viridis", aspect="auto")
@@ -225,7 +163,7 @@ def plot_heat(scores: Scores) -> Figure:
     return figure
 
 
-def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
+def notes(setting: Setting, runs: Mapping[Key, Run]) -> list[str]:
     """What differs from the paper."""
     said = shared_notes(setting, runs)
     if setting.scale == "cpu":
@@ -243,15 +181,13 @@ def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="classification",
-        title="Fixed filters match learned ones on chest x-rays",
-        reference="Fig. 10, Sec. 4.1",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={"smoke": "30 s", "cpu": "about 45 min on 2 cores", "paper": "about 13 GPU-days"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="classification",
+    title="Fixed filters match learned ones on chest x-rays",
+    reference="Fig. 10, Sec. 4.1",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={"smoke": "30 s", "cpu": "about 45 min on 2 cores", "paper": "about 13 GPU-days"},
+    train=train,
+    judge=judge,
 )

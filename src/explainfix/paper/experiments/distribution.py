@@ -10,47 +10,59 @@ import numpy as np
 
 from ...lab.data.dataset import Dataset, Images
 from ...lab.data.loader import Share
+from ...lab.run import metrics
 from ...lab.run.evaluation import collect_outcomes
 from ...lab.run.folder import Run
-from ...lab.run.metrics import Outcomes, score
-from ..experiment import Claim, Experiment, Outcome, Verdict, Word, register
+from ..contrast import Measure, Scores, Verdict, difference, pick, signed
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import COLOURS, LABELS, new_figure, tidy
-from ..scores import Array, by_method, runs_of
+from ..microscopy import Key, plot_curves, test_splits, train_steering
+from ..scores import MARGIN, METHODS, STEERED, Array, late_mean
 from ..setting import Setting
-from ..verdicts import above, compare_paired, every
-from .steering import MARGIN, METHODS, STEERED, plot_curves, test_splits
-from .steering import train as train  # the same runs
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
-Scores = Mapping[str, Sequence[float]]  # by method, in the order of the seeds
+LIKE, OTHER = IMAGES = ("like", "other")
 
+
+@dataclass(frozen=True)
+class ScoreKey:
+    """What tells scores apart."""
+
+    images: str
+    method: str
+    seed: int
+
+
+DICE = Measure(
+    "Dice, over the second half of the epochs or, without stage2, of the best weights", ScoreKey
+)
+learned = DICE.mean("learned", method="learned")
+everything = DICE.mean("all methods", method=METHODS)
+lead = DICE.mean("the steered methods", method=STEERED) - learned
+HIGHER = everything.at(images=OTHER) - everything.at(images=LIKE) > 0
 CLAIMS = (
     Claim(
         "higher",
         "Scores are higher on images from other laboratories than on images like those trained on.",
         "stage2 > test",
-        "Per seed: the mean Dice of all methods on stage2 less that on test, over the second half "
-        "of the epochs. Agrees if the 95% t interval lies above 0, disagrees if below, else "
-        "undecided. Without stage2, undecided whatever the substitute gives.",
+        f"{HIGHER} Other images are those of stage2, like ones those of test; without stage2, "
+        "undecided whatever the substitute gives.",
     ),
     Claim(
         "equal",
         "On both, every steered method about equals the learned baseline or does better.",
         "steered ≥ learned on both, about",
-        "For each steered method less learned, on like and on other images, seed by seed: agrees "
-        f"if the 95% t interval lies above -{MARGIN} for all eight, disagrees if it lies below "
-        f"-{MARGIN} for one, else undecided.",
+        (DICE.each("each steered method", method=STEERED) - learned > -MARGIN).for_every(
+            "images", "method"
+        ),
     ),
     Claim(
         "transfer",
         "Fixed filters do not overfit: they lose no more on other images than learned ones do.",
         "no overfitting",
-        "Per seed: the mean of the steered methods less learned, on other images less on like "
-        f"ones. Agrees if the 95% t interval lies above -{MARGIN}, disagrees if below, else "
-        "undecided.",
+        lead.at(images=OTHER) - lead.at(images=LIKE) > -MARGIN,
     ),
 )
 
@@ -64,27 +76,36 @@ class Group:
     indices: Sequence[int]
 
 
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
+def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Score the runs on both kinds of images."""
     figures: dict[str, Figure] = {}
     official = "stage2" in test_splits(setting)
     if official:
-        like, other = (by_method(runs, METHODS, f"{split} dice") for split in ("test", "stage2"))
         names = ("test", "stage2")
+        scores = {
+            ScoreKey(images, key.method, key.seed): late_mean(run, f"{split} dice")
+            for images, split in zip(IMAGES, names, strict=True)
+            for key, run in runs.items()
+        }
         for split in names:
             caption = f"Dice at each epoch on {split}; grey is learned, background as in steering"
             figures[caption] = plot_curves(runs, split)
     else:
         groups = substitute(setting)
         names = (groups[0].name, groups[1].name)
-        like, other = score_groups(setting, runs, groups)
-    figures = {"Mean Dice on both, and each run": plot_both(like, other, names)} | figures
-    return Outcome(
-        verdicts=verdicts(like, other, official=official),
-        tables={"Dice, mean over seeds": summary(like, other, names)},
-        figures=figures,
+        scores = score_groups(setting, runs, groups)
+    return Evidence(
+        verdicts=judge_claims(CLAIMS, scores) | {"higher": judge_higher(scores, official=official)},
+        tables={"Dice, mean over seeds": summary(scores, names)},
+        figures={"Mean Dice on both, and each run": plot_both(scores, names)} | figures,
         notes=notes(setting, names, official=official),
     )
+
+
+def judge_higher(scores: Scores, *, official: bool) -> Verdict:
+    """The first claim, which is about stage2 and nothing else."""
+    found = HIGHER.judge(scores)
+    return found if official else Verdict("undecided", f"{found.ours}; not on stage2")
 
 
 def substitute(setting: Setting) -> tuple[Group, Group]:
@@ -120,90 +141,59 @@ def look(image: Array) -> Array:
 
 
 def order_by_distance(rows: Array, known: Array) -> list[int]:
-    """The rows' places, nearest to any of the `known` rows first, each column on its own scale.
+    """The rows' places, nearest to any of the `known` rows first, each column in its own spread.
 
     >>> order_by_distance(np.array([[5.0], [0.1], [9.5]]), np.array([[0.0], [10.0]]))
     [1, 2, 0]
     """
-    scale = known.std(0)
-    scale[scale == 0] = 1.0
-    apart = np.linalg.norm((rows[:, None] - known[None]) / scale, axis=2).min(1)
+    spread = known.std(0)
+    spread[spread == 0] = 1.0
+    apart = np.linalg.norm((rows[:, None] - known[None]) / spread, axis=2).min(1)
     return [int(place) for place in np.argsort(apart, kind="stable")]
 
 
 def score_groups(
-    setting: Setting, runs: Mapping[str, Run], groups: tuple[Group, Group]
-) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    setting: Setting, runs: Mapping[Key, Run], groups: tuple[Group, Group]
+) -> dict[ScoreKey, float]:
     """Dice of the best weights (by validation) of every run on each group."""
-    found: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
-    chosen = [(method, run) for method in METHODS for run in runs_of(runs, method)]
-    for method, run in setting.tracked(chosen, "Evaluating"):
+    found = {}
+    for key, run in setting.tracked(list(runs.items()), "Evaluating"):
         model = run.model("best")
-        known: dict[int, Outcomes] = {}
-        for group, scores in zip(groups, found, strict=True):
-            key = id(group.dataset)
-            if key not in known:
-                known[key] = collect_outcomes(model, group.dataset, "test", Share(1))
-            whole = known[key]
-            part = Outcomes(whole.task, whole.classes, whole.values[list(group.indices)])
-            scores.setdefault(method, []).append(score(part)["dice"].value)
+        known: dict[int, metrics.Outcomes] = {}
+        for images, group in zip(IMAGES, groups, strict=True):
+            data = id(group.dataset)
+            if data not in known:
+                known[data] = collect_outcomes(model, group.dataset, "test", Share(1))
+            whole = known[data]
+            part = metrics.Outcomes(whole.task, whole.classes, whole.values[list(group.indices)])
+            found[ScoreKey(images, key.method, key.seed)] = metrics.score(part)["dice"].value
     return found
 
 
-def verdicts(like: Scores, other: Scores, *, official: bool) -> dict[str, Verdict]:
-    """The three claims, by their rules."""
-
-    def mean(scores: Scores, methods: Sequence[str]) -> Array:
-        found: Array = np.mean([scores[m] for m in methods], axis=0)
-        return found
-
-    higher = compare_paired(mean(other, METHODS), mean(like, METHODS))
-    words: list[Word] = []
-    lowest = None
-    for scores in (like, other):
-        for method in STEERED:
-            found = compare_paired(scores[method], scores["learned"])
-            words.append(above(found.interval, -MARGIN))
-            if lowest is None or found.interval.low < lowest[1].interval.low:
-                lowest = (method, found)
-    assert lowest is not None
-    transfer = compare_paired(
-        mean(other, STEERED) - np.asarray(other["learned"]),
-        mean(like, STEERED) - np.asarray(like["learned"]),
-    )
-    no_stage2 = "" if official else "; not on stage2"
-    return {
-        "higher": Verdict(
-            above(higher.interval) if official else "undecided", f"{higher}{no_stage2}"
-        ),
-        "equal": Verdict(every(words), f"lowest: {LABELS[lowest[0]]} {lowest[1]}"),
-        "transfer": Verdict(above(transfer.interval, -MARGIN), str(transfer)),
-    }
-
-
-def summary(like: Scores, other: Scores, names: Sequence[str]) -> pd.DataFrame:
+def summary(scores: Scores, names: Sequence[str]) -> Rows:
     """A row per method."""
-    import pandas as pd
-
-    rows = []
+    rows: Rows = []
     for method in METHODS:
-        row: dict[str, object] = {"method": LABELS[method]}
-        for name, scores in zip(names, (like, other), strict=True):
-            row[name] = float(np.mean(scores[method]))
-        row["difference"] = str(compare_paired(other[method], like[method]))
-        rows.append(row)
-    return pd.DataFrame(rows)
+        like, other = (pick(scores, images=images, method=method) for images in IMAGES)
+        means = (float(np.mean(like)), float(np.mean(other)))
+        rows.append(
+            {"method": LABELS[method]}
+            | dict(zip(names, means, strict=True))
+            | {"difference": signed(difference(other, like))}
+        )
+    return rows
 
 
-def plot_both(like: Scores, other: Scores, names: Sequence[str]) -> Figure:
+def plot_both(scores: Scores, names: Sequence[str]) -> Figure:
     """For each method its runs on both kinds of images, joined."""
     figure = new_figure(7.0, 3.2)
     axes = figure.subplots()
     for place, method in enumerate(METHODS):
         ends = (place - 0.2, place + 0.2)
-        for pair in zip(like[method], other[method], strict=True):
+        like, other = (pick(scores, images=images, method=method) for images in IMAGES)
+        for pair in zip(like, other, strict=True):
             axes.plot(ends, pair, color=COLOURS[method], alpha=0.35, linewidth=1)
-        means = (np.mean(like[method]), np.mean(other[method]))
+        means = (np.mean(like), np.mean(other))
         axes.plot(ends, means, color=COLOURS[method], linewidth=2)
         axes.plot(ends[0], means[0], "o", color=COLOURS[method], markersize=6)
         axes.plot(ends[1], means[1], "s", color=COLOURS[method], markersize=6)
@@ -237,19 +227,17 @@ def notes(setting: Setting, names: Sequence[str], *, official: bool) -> list[str
     return said
 
 
-register(
-    Experiment(
-        name="distribution",
-        title="Images like those trained on, and others",
-        reference="Fig. D.1, App. D",
-        needs=("microscopy",),
-        claims=CLAIMS,
-        cost={
-            "smoke": "5 s after steering",
-            "cpu": "5 min after steering",
-            "paper": "nothing after steering",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="distribution",
+    title="Images like those trained on, and others",
+    reference="Fig. D.1, App. D",
+    needs=("microscopy",),
+    claims=CLAIMS,
+    cost={
+        "smoke": "5 s after steering",
+        "cpu": "5 min after steering",
+        "paper": "nothing after steering",
+    },
+    train=train_steering,
+    judge=judge,
 )

@@ -9,50 +9,58 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from ...explanation import explain
 from ...explanation.basis import make_basis
+from ...explanation.compare import spectral_distance
 from ...explanation.spectrum import spectrum
 from ...filters.dct2 import dct_basis, frequency_order
 from ...fix import fix_
 from ...lab.measure.statistics import mean_interval
 from ...lab.run.folder import Run
-from ...report.sheets import psine_of
+from ...layers import spatial_layers
+from ...report import sheets
 from ...zoo import create_model
-from ..experiment import Claim, Experiment, Outcome, Verdict, Word, register
-from ..figures import LABELS
-from ..pretrained import find_pretrained, missing_note
+from ..contrast import Measure, Verdict, samples
+from ..experiment import Claim, Evidence, Experiment, Rows
+from ..figures import COLOURS, LABELS, frame_pictures, new_figure, tidy
+from ..networks import create_seeded, find_pretrained, missing_note
+from ..scores import Array
 from ..setting import Setting
-from ..verdicts import above, compare_paired, every
-from .filters_figures import draw_sheets, plot_spectra
+from ..spectral import GUIDED, ONE_BASIS, judge_guided, large_layers, mean_frequency
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
+Shares = Mapping[tuple[str, int], Array]  # of energy, by method and size: `(seeds, size²)`
 
 METHODS = ("ones", "dct2", "unchanged", "ghaar", "psine")
 SIZES = (3, 5)
 KERNELS = 3600  # of each size and seed: a multiple of 9 and of 25
 EVEN = 0.01  # of an even share: what is nearer is flat
-MOVED = 0.05  # the share of a layer's energy that may lie elsewhere
-ENOUGH = 64  # a layer with fewer kernels than this says little about its distribution
+EXACT = 1e-12  # what is nearer is the same
 STEERINGS = (((13, 6), (1, 6)), ((41, 20), (2, 20)))  # full and degenerate: (ℓ, max p)
 
-ONE_BASIS = (
-    "GuidedSteer has one basis for all layers of a kernel shape and draws its coefficients "
-    "independently, as the paper's algorithm says: where a layer's coefficients depend on each "
-    "other, its spectrum moves."
+FREQUENCY = Measure(
+    "the mean total frequency of a method's kernels, weighted by e(2), less that of an even spread "
+    f"({', '.join(f'{size - 1} for {size}x{size}' for size in SIZES)})",
+    words={"name": "method and size", "number": "seed"},
 )
+RANK = Measure(
+    "the effective rank of a filter as a 20x20 matrix (participation of its squared singular "
+    "values), full less degenerate",
+    words={"name": "pair", "number": "seed"},
+)
+LOW = (FREQUENCY.each("GHaar and Psine") < 0).for_every("name")
+DEGENERATE = (RANK.each("the pairs drawn") > 0).for_every("name")
 
 CLAIMS = (
     Claim(
         "order",
         "The DCT-II basis filters are numbered from the lowest to the highest frequency.",
         "Fig. F.1",
-        "For 3x3 and 5x5: agrees if the basis is orthonormal within 1e-12, equals SciPy's "
+        f"For 3x3 and 5x5: agrees if the basis is orthonormal within {EXACT:g}, equals SciPy's "
         "orthonormal DCT-II, and the total frequency never falls from one number to the next; "
         "disagrees otherwise.",
     ),
@@ -61,16 +69,9 @@ CLAIMS = (
         "GHaar's basis at f = 1 is the Haar basis for 2x2 kernels.",
         "Fig. 3",
         "Agrees if the three products of a = 1 and b = cos(x), each of unit norm, equal the three "
-        "2x2 Haar wavelets within 1e-12, up to sign; disagrees otherwise.",
+        f"2x2 Haar wavelets within {EXACT:g}, up to sign; disagrees otherwise.",
     ),
-    Claim(
-        "low",
-        "GHaar and Psine prioritise low frequencies.",
-        "GHaar, Psine: low first",
-        "The mean total frequency of a method's kernels, weighted by e(2), less that of an even "
-        "spread (2 for 3x3, 4 for 5x5), over seeds. Agrees if the 95% t interval lies below 0 for "
-        "both methods and both sizes, disagrees if one lies above 0, else undecided.",
-    ),
+    Claim("low", "GHaar and Psine prioritise low frequencies.", "GHaar, Psine: low first", LOW),
     Claim(
         "flat",
         "DCT2 spreads its energy evenly over the basis.",
@@ -78,32 +79,18 @@ CLAIMS = (
         f"Agrees if every basis filter's share of e(2) is within {EVEN:.0%} of an even share, for "
         "3x3 and 5x5 and every seed; disagrees otherwise.",
     ),
-    Claim(
-        "guided",
-        "GuidedSteer has the spectrum of its guide.",
-        "exactly like its guide",
-        f"Over the layers with at least {ENOUGH} kernels: the share of e(2) that lies elsewhere "
-        f"than the guide's. Agrees if the largest over seeds is below {MOVED:.0%}, disagrees if "
-        f"the median is above, else undecided.",
-    ),
+    Claim("guided", "GuidedSteer has the spectrum of its guide.", "exactly like its guide", GUIDED),
     Claim(
         "degenerate",
         "Psine steers the full space if ℓ ≥ 2 max(p) + 1; other filters are degenerate.",
         "Fig. 5",
-        "The effective rank of a filter as a 20x20 matrix (participation of its squared singular "
-        "values), full less degenerate, over seeds, for the two pairs drawn. Agrees if both 95% t "
-        "intervals lie above 0, disagrees if one lies below, else undecided.",
+        DEGENERATE,
     ),
 )
 
 
-def train(setting: Setting) -> dict[str, Run]:
-    """Filters are drawn, not trained."""
-    return {}
-
-
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
-    """Draw every figure and check what can be counted."""
+def judge(setting: Setting, _: Mapping[str, Run]) -> Evidence:
+    """Draw every figure and check what can be counted; nothing is trained."""
     seeds = range(setting.pick(smoke=2, cpu=10, paper=10))
     shares = {
         (method, size): np.stack([draw_spectrum(method, size, seed) for seed in seeds])
@@ -111,14 +98,13 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
         for size in SIZES
     }
     guide, guide_name = open_guide(setting)
-    moved = np.stack([guided_distances(guide, seed) for seed in seeds])
-    return Outcome(
+    return Evidence(
         verdicts={
             "order": judge_order(),
             "haar": judge_haar(),
             "low": judge_low(shares),
             "flat": judge_flat(shares),
-            "guided": judge_guided(moved),
+            "guided": judge_guided([d for seed in seeds for d in guided_distances(guide, seed)]),
             "degenerate": judge_degenerate(seeds, count=setting.pick(smoke=20, cpu=200, paper=200)),
         },
         tables={"Mean total frequency of a method's kernels": frequency_table(shares)},
@@ -143,13 +129,6 @@ def draw_spectrum(method: str, size: int, seed: int) -> Array:
     return np.asarray(energies / energies.sum())
 
 
-def mean_frequency(shares: Array, size: int) -> Array:
-    """The mean total frequency of spectra `(..., size²)` that sum to one."""
-    total = np.array([sum(frequency) for frequency in frequency_order((size, size))], float)
-    found: Array = shares @ total
-    return found
-
-
 def judge_order() -> Verdict:
     """Numbers against frequencies, and the basis against SciPy's."""
     from scipy.fft import dctn
@@ -165,8 +144,8 @@ def judge_order() -> Verdict:
             off = max(off, float(np.abs(dctn(filter_, norm="ortho") - expected).max()))
         totals = [sum(frequency) for frequency in order]
         falls += sum(after < before for before, after in pairwise(totals))
-    word: Word = "agrees" if not falls and off < 1e-12 else "disagrees"
-    return Verdict(word, f"{falls} falls; off by {off:.0e} at most")
+    exact = not falls and off < EXACT
+    return Verdict("agrees" if exact else "disagrees", f"{falls} falls; off by {off:.0e} at most")
 
 
 def judge_haar() -> Verdict:
@@ -174,62 +153,51 @@ def judge_haar() -> Verdict:
     a, b = np.ones(2), np.cos(np.linspace(0, np.pi, 2))
     ours = [product / np.linalg.norm(product) for product in map(np.outer, (b, a, b), (a, b, b))]
     haar = make_basis("haar", (2, 2), lambda: torch.empty(0, 4)).filters.numpy()[1:]
-    off = max(
-        min(float(np.abs(sign * one - other).max()) for other in haar for sign in (1, -1))
-        for one in ours
-    )
-    return Verdict("agrees" if off < 1e-12 else "disagrees", f"off by {off:.0e} at most")
+    signed = [sign * wavelet for wavelet in haar for sign in (1, -1)]
+    off = max(min(float(np.abs(one - other).max()) for other in signed) for one in ours)
+    return Verdict("agrees" if off < EXACT else "disagrees", f"off by {off:.0e} at most")
 
 
-def judge_low(shares: Mapping[tuple[str, int], Array]) -> Verdict:
+def judge_low(shares: Shares) -> Verdict:
     """Where the energy's centre lies, against the middle."""
-    words: list[Word] = []
-    said = []
-    for method in ("ghaar", "psine"):
-        for size in SIZES:
-            below = mean_interval((size - 1) - mean_frequency(shares[method, size], size))
-            words.append(above(below))
-            said.append(f"{LABELS[method]} {size}x{size} {-below.mean:+.2f}")
-    return Verdict(every(words), ", ".join(said))
+    found = {
+        f"{LABELS[method]} {size}x{size}": mean_frequency(shares[method, size], size) - (size - 1)
+        for method in ("ghaar", "psine")
+        for size in SIZES
+    }
+    said = ", ".join(f"{name} {values.mean():+.2f}" for name, values in found.items())
+    return Verdict(LOW.judge(samples(found)).word, said)
 
 
-def judge_flat(shares: Mapping[tuple[str, int], Array]) -> Verdict:
+def judge_flat(shares: Shares) -> Verdict:
     """The largest deviation of DCT2 from an even share, in even shares."""
     off = max(float(np.abs(shares["dct2", size] * size**2 - 1).max()) for size in SIZES)
     return Verdict("agrees" if off < EVEN else "disagrees", f"off by {off:.1%} at most")
 
 
-def judge_guided(moved: Array) -> Verdict:
-    """Distances `(seeds, layers)` between the spectra of GuidedSteer and of its guide."""
-    largest, median = float(moved.max()), float(np.median(moved))
-    word: Word = "agrees" if largest < MOVED else "undecided" if median < MOVED else "disagrees"
-    return Verdict(word, f"{median:.1%} elsewhere, at most {largest:.1%}")
-
-
 def judge_degenerate(seeds: range, *, count: int) -> Verdict:
     """The ranks of Psine filters with and without enough terms."""
-    words: list[Word] = []
-    said = []
-    for full, degenerate in STEERINGS:
-        ranks = [
-            [float(effective_rank(psine_of(*steering, count, seed)).mean()) for seed in seeds]
-            for steering in (full, degenerate)
-        ]
-        found = compare_paired(*ranks)
-        words.append(above(found.interval))
-        said.append(f"{np.mean(ranks[0]):.1f} against {np.mean(ranks[1]):.1f}")
-    return Verdict(every(words), "rank " + ", ".join(said))
+    leads, said = {}, []
+    for both in STEERINGS:
+        full, degenerate = (
+            np.array(
+                [effective_rank(sheets.psine_of(*terms, count, seed)).mean() for seed in seeds]
+            )
+            for terms in both
+        )
+        leads[str(both)] = full - degenerate
+        said.append(f"{full.mean():.1f} against {degenerate.mean():.1f}")
+    return Verdict(DEGENERATE.judge(samples(leads)).word, "rank " + ", ".join(said))
 
 
 def effective_rank(filters: Array) -> Array:
-    """(Σs²)² / Σs⁴ of each matrix: k if k singular values are equal and the others nought.
+    """(Σs²)² / Σs⁴ of each matrix: k if k singular values are equal and the others zero.
 
     >>> effective_rank(np.stack([np.eye(4), np.ones((4, 4))])).round(6).tolist()
     [4.0, 1.0]
     """
     squares = np.linalg.svd(filters, compute_uv=False) ** 2
-    found: Array = squares.sum(-1) ** 2 / (squares**2).sum(-1)
-    return found
+    return np.asarray(squares.sum(-1) ** 2 / (squares**2).sum(-1))
 
 
 def open_guide(setting: Setting) -> tuple[nn.Module, str]:
@@ -239,31 +207,21 @@ def open_guide(setting: Setting) -> tuple[nn.Module, str]:
     found = find_pretrained("MobileNetV2") if setting.scale == "cpu" else {}
     if found:
         return found["MobileNetV2"], "MobileNetV2"
-    with torch.random.fork_rng([]):
-        torch.default_generator.manual_seed(0)
-        return create_model("torchvision:mobilenet_v2"), ""
+    return create_seeded("torchvision:mobilenet_v2"), ""
 
 
-def guided_distances(guide: nn.Module, seed: int) -> Array:
+def guided_distances(guide: nn.Module, seed: int) -> list[float]:
     """Per layer, the share of e(2) that GuidedSteer has elsewhere than its guide."""
     before = explain(guide)
     steered = copy.deepcopy(guide)
     fix_(steered, "guidedsteer", seed=seed, guide=guide)
     after = explain(steered)
-    large = [path for path, layer in before.layers.items() if layer.kernels >= ENOUGH]
-    return np.array([spectral_distance(before[path].ed, after[path].ed) for path in large])
+    return [spectral_distance(before[path].ed, after[path].ed) for path in large_layers(before)]
 
 
-def spectral_distance(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The share of energy that two spectra have in different places, 0 to 1."""
-    return float((one / one.sum() - other / other.sum()).abs().sum() / 2)
-
-
-def frequency_table(shares: Mapping[tuple[str, int], Array]) -> pd.DataFrame:
+def frequency_table(shares: Shares) -> Rows:
     """A row per method: where the centre of its energy lies."""
-    import pandas as pd
-
-    rows = []
+    rows: Rows = []
     even = {("an even spread", size): np.full((2, size**2), 1 / size**2) for size in SIZES}
     for method in (*METHODS, "an even spread"):
         row: dict[str, object] = {"method": LABELS.get(method, method)}
@@ -275,12 +233,74 @@ def frequency_table(shares: Mapping[tuple[str, int], Array]) -> pd.DataFrame:
                 _mean(mean_frequency(spread / varying, size)) if varying.min() > 1e-6 else "–"
             )
         rows.append(row)
-    return pd.DataFrame(rows)
+    return rows
 
 
 def _mean(values: Array) -> str:
     found = mean_interval(values)
     return f"{found.mean:.2f} ± {found.high - found.mean:.2f}"
+
+
+def draw_sheets(guide: nn.Module, guide_name: str) -> dict[str, Figure]:
+    """The paper's figures of filters."""
+    densenet = create_seeded("torchvision:densenet121")
+    unchanged = {"random": _kernels(_behind_the_stem(densenet)[1])}
+    where = f"{guide_name} trained on ImageNet" if guide_name else "an untrained network"
+    path, layer = _behind_the_stem(guide)
+    if guide_name:
+        unchanged["ImageNet"] = _kernels(layer)
+    steered = nn.Conv2d(1, 14, 3)
+    fix_(nn.Sequential(steered), "guidedsteer", guide=nn.Sequential(layer))
+    guided = {"GuidedSteer": _kernels(steered), "its guide": _kernels(layer)}
+    drawn = {
+        "The DCT-II basis for 3x3 kernels, with its numbers (Fig. F.1a)": sheets.plot_basis((3, 3)),
+        "The DCT-II basis for 5x5 kernels, with its numbers (Fig. F.1b)": sheets.plot_basis((5, 5)),
+        "The Haar basis and GHaar's (Fig. 3); the product of ones is not shown": (
+            sheets.plot_ghaar_construction()
+        ),
+        "GHaar: 3x3 kernels and what they sample (Fig. 4)": sheets.plot_resolutions("ghaar"),
+        "Psine: full and degenerate steering (Fig. 5)": sheets.plot_psine_steering(),
+        "Psine: 3x3 kernels and what they sample (Fig. 6)": sheets.plot_resolutions("psine"),
+        f"GuidedSteer, guided by {where}, at {path} (Fig. 7)": sheets.plot_filters(guided),
+        "Unchanged filters at the first 3x3 layer behind the stem (Fig. J.1)": (
+            sheets.plot_filters(unchanged)
+        ),
+    }
+    for figure in drawn.values():
+        frame_pictures(figure)
+    return drawn
+
+
+def _behind_the_stem(model: nn.Module) -> tuple[str, nn.Conv2d]:
+    """The first 3x3 layer behind it."""
+    for path, layer in list(spatial_layers(model).items())[1:]:
+        if isinstance(layer, nn.Conv2d) and layer.kernel_size == (3, 3):
+            return path, layer
+    raise ValueError("the network has no 3x3 layer behind its stem")
+
+
+def _kernels(layer: nn.Conv2d) -> Array:
+    """Some kernels of a layer."""
+    return np.asarray(layer.weight.detach().flatten(0, 1)[:14])
+
+
+def plot_spectra(shares: Shares) -> Figure:
+    """Lines of e(2), a panel per size; all of Ones lies in filter 0 and is left out."""
+    figure = new_figure(7.0, 2.8)
+    panels = figure.subplots(1, len(SIZES), width_ratios=[1, 1.6])
+    for axes, size in zip(panels, SIZES, strict=True):
+        for method in METHODS[1:]:
+            values = shares[method, size].mean(0)
+            axes.plot(values, "o-", color=COLOURS[method], markersize=3, linewidth=1.2,
+                      label=LABELS[method])  # fmt: skip
+        axes.axhline(1 / size**2, color=COLOURS["learned"], linestyle="--", linewidth=1)
+        axes.set_xlabel(f"{size}x{size} basis filter")
+        axes.set_ylim(0, 3.2 / size**2)
+        axes.set_xticks(range(0, size**2, 1 if size == 3 else 4))
+        tidy(axes)
+    panels[0].set_ylabel("share of energy e(2)")
+    panels[1].legend(fontsize=8, frameon=False, ncols=2, loc="upper right")
+    return figure
 
 
 def notes(setting: Setting, guide_name: str, seeds: int) -> list[str]:
@@ -294,21 +314,15 @@ def notes(setting: Setting, guide_name: str, seeds: int) -> list[str]:
     if setting.scale == "cpu":
         said += missing_note(find_pretrained("MobileNetV2"), "MobileNetV2")
         said.append("The guide of the paper is a DenseNet121 trained on ImageNet.")
-    if guide_name:
-        said.append(ONE_BASIS)
-    else:
-        said.append("GuidedSteer is guided by an untrained MobileNetV2: its filters are noise.")
-    return said
+    noise = "GuidedSteer is guided by an untrained MobileNetV2: its filters are noise."
+    return [*said, ONE_BASIS if guide_name else noise]
 
 
-register(
-    Experiment(
-        name="filters",
-        title="Bases and initialisations, drawn and counted",
-        reference="Figs. 3 to 7, App. F and J",
-        claims=CLAIMS,
-        cost={"smoke": "5 s", "cpu": "20 s", "paper": "1 min and a download"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="filters",
+    title="Bases and initialisations, drawn and counted",
+    reference="Figs. 3 to 7, App. F and J",
+    claims=CLAIMS,
+    cost={"smoke": "5 s", "cpu": "20 s", "paper": "1 min and a download"},
+    judge=judge,
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,46 +11,57 @@ import numpy as np
 
 from ...fix import unfix_
 from ...lab.data.dataset import collate
-from ...lab.measure.statistics import mean_interval
 from ...lab.measure.timing import time_training
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run, build_model, open_data
 from ...store import save
-from ..experiment import Claim, Experiment, Outcome, Verdict, Word, register
+from ..contrast import ANY, Measure, Scores, Verdict, Word, pick, samples
+from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, new_figure, tidy
-from ..scores import curve, runs_of
+from ..scores import MARGIN, curve
 from ..setting import Setting
-from ..verdicts import above, compare_paired, every
-from ..xrays import MARGIN, Start, finals, options, rate, train_methods
+from ..xrays import Start, best_starts, final, finals, options, rate, train_methods
 from ..xrays import notes as shared_notes
-from .inference import begins
-from .savings import ROUNDS, Times, share_saved
+from ..zeroing import AUC, ROUNDS, ZeroedKey, shares_saved, train_zeroed, with_none_zeroed
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 Shares = dict[str, tuple[float, ...]]
 SHARES: Shares = {"resnet": (0.9, 0.99, 0.999), "densenet": (0.8, 0.9)}  # zeroed before pruning
 FEWER: Shares = {"resnet": (0.9, 0.99, 0.999), "densenet": (0.9,)}
 TINY: Shares = {"resnet": (0.5, 0.9)}
-KINDS = ("fixed", "learned")
-INK = {"fixed": COLOURS["unchanged"], "learned": COLOURS["learned"]}
+KINDS = {"unchanged": "fixed", "learned": "learned"}  # what was pruned, by its method
 
+Point = tuple[Start, float]  # a network, and the share of its kernels that is zeroed
+Pair = tuple[str, float]  # of a network: what its filters are, and that share
+Times = dict[Pair, list[float]]  # seconds, round by round
+UNPRUNED: Pair = ("learned", 0.0)
+
+fixed = AUC.mean("fixed and pruned", method="unchanged")
+EQUAL = (
+    fixed - AUC.mean("the mean of its learned baselines", method="learned", zeroed=0.0, seed=ANY)
+    > -MARGIN
+)
+ALIKE = fixed - AUC.mean("learned and pruned alike", method="learned") > -MARGIN
+SAVED = Measure(
+    "the share of time that fixed pruned networks save, against learned ones pruned alike and "
+    "against unpruned ones",
+    words={"name": "network, share and rival", "number": "round"},
+)
+FASTER = (SAVED.each() > 0).for_every("name")
 CLAIMS = (
     Claim(
         "equal",
         "Fixed pruned networks nearly equal the unpruned learned baseline, but for the smallest.",
         "nearly equal, 52 to 79% pruned",
-        "Each fixed pruned run, but those of ResNet with the largest share, less the mean of its "
-        f"network's learned baselines. Agrees if the 95% t interval of the test AUC lies above "
-        f"-{MARGIN}, disagrees if it lies below -{MARGIN}, else undecided.",
+        f"{EQUAL} ResNet with the largest share is left out.",
     ),
     Claim(
         "learned",
         "Fixed pruned networks about equal learned networks pruned alike.",
         "about equal",
-        "Fixed less learned for each network, share and seed, by the same rule.",
+        ALIKE,
     ),
     Claim(
         "smallest",
@@ -63,54 +74,36 @@ CLAIMS = (
         "faster",
         "Fixed networks are always faster than learned ones, even if those are pruned alike.",
         "always faster",
-        "The share of time that fixed pruned saves, round by round, against learned pruned and "
-        "against unpruned: agrees if the 95% t interval lies above 0 for all networks and shares, "
-        "disagrees if it lies below 0 for one, else undecided.",
+        FASTER,
     ),
 )
-
-
-@dataclass(frozen=True)
-class Point:
-    """A network with a share of its kernels zeroed, what that leaves dead pruned."""
-
-    start: Start
-    share: float
-
-    def label(self, kind: str) -> str:
-        """The runs of this point, to which the seed is added."""
-        return self.start.label(f"{kind} {self.share}")
 
 
 def points(setting: Setting) -> list[Point]:
     """All networks with all their shares."""
     shares = setting.pick(smoke=TINY, cpu=FEWER, paper=SHARES)
-    found = [(start, shares[start.family]) for start in begins(setting) if start.family in shares]
-    return [Point(start, share) for start, each in found for share in each]
+    return [
+        (start, share) for start in best_starts(setting) for share in shares.get(start.family, ())
+    ]
 
 
-def train(setting: Setting) -> dict[str, Run]:
+def train(setting: Setting) -> dict[ZeroedKey, Run]:
     """Learned baselines; fixed pruned networks; and the same pruned networks, learned."""
-    every_point = points(setting)
-    used = list(dict.fromkeys(point.start.family for point in every_point))
-    networks = [start for start in begins(setting) if start.family in used]
+    networks = {start.family: start for start, _ in points(setting)}
     baselines = range(setting.pick(smoke=2, cpu=2, paper=5))
     seeds = range(setting.pick(smoke=2, cpu=2, paper=1))
-    runs = train_methods(setting, networks, ["learned"], baselines)
-    twice = 2 * rate(setting)
-    for point in every_point:
-        found = train_methods(
-            setting, [point.start], ["unchanged"], seeds, zero=point.share, prune=True, lr=twice
+    runs = with_none_zeroed(train_methods(setting, networks.values(), ["learned"], baselines))
+    twice = {"lr": 2 * rate(setting)}
+    fixed: dict[ZeroedKey, Run] = {}
+    for start, share in points(setting):
+        fixed |= train_zeroed(setting, start, share, seeds, prune=True, **twice)
+    learned = {
+        replace(key, method="learned"): RunConfig(
+            model=str(pruned_file(setting, run)), seed=key.seed, **(options(setting) | twice)
         )
-        for s in seeds:
-            runs[f"{point.label('fixed')} {s}"] = found[f"{point.start.label('unchanged')} {s}"]
-    fixed = [(point, s) for point in every_point for s in seeds]
-    learned = {}
-    for point, s in setting.tracked(fixed, "Pruning"):
-        file = pruned_file(setting, runs[f"{point.label('fixed')} {s}"])
-        shared = options(setting) | {"lr": twice}
-        learned[f"{point.label('learned')} {s}"] = RunConfig(model=str(file), seed=s, **shared)
-    return runs | setting.sweep(learned)
+        for key, run in setting.tracked(list(fixed.items()), "Pruning")
+    }
+    return runs | fixed | setting.sweep(learned)
 
 
 def pruned_file(setting: Setting, run: Run) -> Path:
@@ -124,161 +117,151 @@ def pruned_file(setting: Setting, run: Run) -> Path:
     return file
 
 
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
+def judge(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> Evidence:
     """Compare accuracy and time."""
-    every_point = points(setting)
-    families = dict.fromkeys(point.start.family for point in every_point)
-    times = {
-        family: time_of(setting, runs, [p for p in every_point if p.start.family == family])
-        for family in families
-    }
-    return Outcome(
-        verdicts=verdicts(every_point, runs) | {"faster": judge_times(every_point, times)},
-        tables={"Accuracy, size and time": table(every_point, runs, times)},
+    scores, chosen = finals(runs), points(setting)
+    families = dict.fromkeys(start.family for start, _ in chosen)
+    times = {family: time_of(setting, runs, family) for family in families}
+    return Evidence(
+        verdicts=verdicts(scores) | {"faster": judge_times(times)},
+        tables={"Accuracy, size and time": table(chosen, runs, times)},
         figures={
             "Test AUC (left) and time against unpruned learned (right) by the share of the "
-            "parameters that is pruned; dashed is the unpruned baseline": plot(
-                every_point, runs, times
-            )
+            "parameters that is pruned; dashed is the unpruned baseline": plot(chosen, runs, times)
         },
         notes=notes(setting, runs),
     )
 
 
-def verdicts(every_point: list[Point], runs: Mapping[str, Run]) -> dict[str, Verdict]:
+def verdicts(scores: Scores) -> dict[str, Verdict]:
     """The claims on accuracy, by their rules."""
-    base = {p.start.family: finals(runs, p.start.label("learned")) for p in every_point}
-    largest = max((p for p in every_point if p.start.family == "resnet"), key=lambda p: p.share)
-    others = [point for point in every_point if point != largest]
-    leads = [
-        auc - float(np.mean(base[point.start.family]))
-        for point in others
-        for auc in finals(runs, point.label("fixed"))
-    ]
-    equal = compare_paired(leads, np.zeros(len(leads)))
-    fixed, learned = (
-        [auc for point in every_point for auc in finals(runs, point.label(kind))] for kind in KINDS
-    )
-    alike = compare_paired(fixed, learned)
-    smallest = float(np.mean(finals(runs, largest.label("fixed"))))
-    theirs = base["resnet"]
-    word: Word = "undecided"
-    if smallest < min(theirs):
-        word = "agrees"
-    elif smallest > np.mean(theirs):
+    largest = ("resnet", max(key.zeroed for key in scores if key.family == "resnet"))
+    others = {k: v for k, v in scores.items() if (k.family, k.zeroed) != largest}
+    smallest = float(np.mean(pick(scores, family="resnet", method="unchanged", zeroed=largest[1])))
+    theirs = pick(scores, family="resnet", method="learned", zeroed=0.0)
+    word: Word = "agrees" if smallest < min(theirs) else "undecided"
+    if smallest > np.mean(theirs):
         word = "disagrees"
     return {
-        "equal": Verdict(above(equal.interval, -MARGIN), str(equal)),
-        "learned": Verdict(above(alike.interval, -MARGIN), str(alike)),
+        "equal": EQUAL.judge(others),
+        "learned": ALIKE.judge(scores),
         "smallest": Verdict(word, f"{smallest:.3f}, learned {np.mean(theirs):.3f}"),
     }
 
 
-def time_of(setting: Setting, runs: Mapping[str, Run], mine: list[Point]) -> Times:
-    """Seconds of a network, unpruned and at its points: epochs, or steps that take turns."""
-    labels = {"learned": mine[0].start.label("learned")}
-    labels |= {f"{kind} {p.share}": p.label(kind) for p in mine for kind in KINDS}
-    first = {name: runs_of(runs, label)[0] for name, label in labels.items()}
+def time_of(setting: Setting, runs: Mapping[ZeroedKey, Run], family: str) -> Times:
+    """Seconds of a network, unpruned and pruned: epochs, or steps that take turns."""
+    first = {
+        (key.method, key.zeroed): run
+        for key, run in runs.items()
+        if key.family == family and key.seed == 0
+    }
     if setting.scale == "paper":
-        return {name: curve(run, "seconds")[1].tolist() for name, run in first.items()}
-    config = first["learned"].config
+        return {pair: curve(run, "seconds")[1].tolist() for pair, run in first.items()}
+    config = first[UNPRUNED].config
     data = open_data(config)
     images = data.split(config.train_split)
     x, _ = collate([data.prepare(images[i]) for i in range(config.batch_size)])
-    networks = {name: run.model("last") for name, run in first.items()}
+    networks = {str(pair): run.model("last") for pair, run in first.items()}
     rounds = setting.pick(smoke=3, cpu=ROUNDS, paper=0)
-    return time_training(networks, x, rounds=rounds, narrow=0).times
+    seconds = time_training(networks, x, rounds=rounds, narrow=0).times
+    return {pair: seconds[str(pair)] for pair in first}
 
 
-def judge_times(every_point: list[Point], times: Mapping[str, Times]) -> Verdict:
+def judge_times(times: Mapping[str, Times]) -> Verdict:
     """Is fixed faster than learned, pruned alike or not at all?"""
-    words: list[Word] = []
-    alike, whole = [], []
-    for point in every_point:
-        found = times[point.start.family]
-        fixed, learned = (np.array(found[f"{kind} {point.share}"]) for kind in KINDS)
-        against = mean_interval(1 - fixed / learned)
-        unpruned = share_saved(found, f"fixed {point.share}")
-        words += [above(against), above(unpruned)]
-        alike.append(against.mean)
-        whole.append(unpruned.mean)
-    said = f"saves {min(whole):.0%} to {max(whole):.0%}; pruned alike, {min(alike):.0%} to "
-    return Verdict(every(words), f"{said}{max(alike):.0%}")
+    alike, whole = {}, {}
+    for family, found in times.items():
+        for (method, share), seconds in found.items():
+            if method == "unchanged":
+                alike[f"{family} {share}, alike"] = shares_saved(seconds, found["learned", share])
+                whole[f"{family} {share}"] = shares_saved(seconds, found[UNPRUNED])
+    low, high, least, most = (
+        f"{end(saved.mean() for saved in group.values()):.0%}"
+        for group in (whole, alike)
+        for end in (min, max)
+    )
+    word = FASTER.judge(samples(alike | whole)).word
+    return Verdict(word, f"saves {low} to {high}; pruned alike, {least} to {most}")
 
 
 def table(
-    every_point: list[Point], runs: Mapping[str, Run], times: Mapping[str, Times]
-) -> pd.DataFrame:
-    """A row per network, share and kind."""
-    import pandas as pd
-
-    rows: list[dict[str, Any]] = []
-    for start in dict.fromkeys(point.start.title for point in every_point):
-        mine = [point for point in every_point if point.start.title == start]
-        base, seconds = mine[0].start.label("learned"), times[mine[0].start.family]
-        rows.append(_row(start, "learned", None, runs, base, base) | _seconds(seconds, "learned"))
-        for point in mine:
-            for kind in KINDS:
-                row = _row(start, f"{kind}, pruned", point.share, runs, point.label(kind), base)
-                rows.append(row | _seconds(seconds, f"{kind} {point.share}"))
-    return pd.DataFrame(rows).astype(object).where(lambda cells: cells.notna(), None)
-
-
-def _row(
-    network: str, filters: str, share: float | None, runs: Mapping[str, Run], mine: str, base: str
-) -> dict[str, Any]:
-    auc, theirs = finals(runs, mine), finals(runs, base)
-    return {
-        "network": network,
-        "filters": filters,
-        "zeroed": None if share is None else f"{100 * share:g}%",
-        "pruned": None if share is None else f"{pruned_share(runs, mine, base):.0%}",
-        "runs": len(auc),
-        "AUC": float(np.mean(auc)),
-        "less learned": None if share is None else float(np.mean(auc) - np.mean(theirs)),
-    }
+    chosen: Sequence[Point], runs: Mapping[ZeroedKey, Run], times: Mapping[str, Times]
+) -> Rows:
+    """A row per network, share and kind; the unpruned network first."""
+    rows: Rows = []
+    for start, shares in by_network(chosen):
+        found, base = times[start.family], unpruned(runs, start)
+        for method, share in [UNPRUNED, *((m, share) for share in shares for m in KINDS)]:
+            mine = pick(runs, family=start.family, method=method, zeroed=share)
+            row: dict[str, Any] = {"network": start.title, "filters": "learned"}
+            row |= dict.fromkeys(("zeroed", "pruned"))
+            row |= {"runs": len(mine), "AUC": _auc(mine), "less learned": None}
+            row["seconds"] = float(np.median(found[method, share]))
+            if share:
+                saved = shares_saved(found[method, share], found[UNPRUNED])
+                row |= {
+                    "filters": f"{KINDS[method]}, pruned",
+                    "zeroed": f"{100 * share:g}%",
+                    "pruned": f"{pruned_share(mine, base):.0%}",
+                    "less learned": row["AUC"] - _auc(base),
+                    "time saved": f"{saved.mean():.0%}",
+                }
+            rows.append(row)
+    return rows
 
 
-def _seconds(times: Times, name: str) -> dict[str, Any]:
-    saved = None if name == "learned" else f"{share_saved(times, name).mean:.0%}"
-    return {"seconds": float(np.median(times[name])), "time saved": saved}
+def by_network(chosen: Sequence[Point]) -> list[tuple[Start, list[float]]]:
+    """Each network with its shares."""
+    starts = {start.family: start for start, _ in chosen}
+    return [(s, [share for other, share in chosen if other == s]) for s in starts.values()]
 
 
-def pruned_share(runs: Mapping[str, Run], mine: str, base: str) -> float:
+def unpruned(runs: Mapping[ZeroedKey, Run], start: Start) -> list[Run]:
+    """The learned baselines of a network."""
+    return pick(runs, family=start.family, method="learned", zeroed=0.0)
+
+
+def pruned_share(mine: Sequence[Run], base: Sequence[Run]) -> float:
     """The share of the parameters that is gone, mean over runs."""
-    left = np.mean([run.result["parameters"] for run in runs_of(runs, mine)])
-    return float(1 - left / runs_of(runs, base)[0].result["parameters"])
+    left = np.mean([run.result["parameters"] for run in mine])
+    return float(1 - left / base[0].result["parameters"])
 
 
-def plot(every_point: list[Point], runs: Mapping[str, Run], times: Mapping[str, Times]) -> Figure:
+def _auc(runs: Sequence[Run]) -> float:
+    return float(np.mean([final(run) for run in runs]))
+
+
+def plot(
+    chosen: Sequence[Point], runs: Mapping[ZeroedKey, Run], times: Mapping[str, Times]
+) -> Figure:
     """Accuracy and time, a line per network and kind."""
     figure = new_figure(7.0, 3.0)
     left, right = figure.subplots(1, 2)
-    looks = dict(zip(times, (("-", "o"), (":", "s")), strict=False))
-    for family, (style, marker) in looks.items():
-        mine = [point for point in every_point if point.start.family == family]
-        base = mine[0].start.label("learned")
-        name = mine[0].start.title.partition(",")[0]
-        left.axhline(np.mean(finals(runs, base)), color="#7c8594", linewidth=0.8, linestyle="--")
-        for kind in KINDS:
-            x = [100 * pruned_share(runs, point.label(kind), base) for point in mine]
-            auc = [np.mean(finals(runs, point.label(kind))) for point in mine]
-            ratio = [1 - share_saved(times[family], f"{kind} {p.share}").mean for p in mine]
-            look = {"color": INK[kind], "linestyle": style, "marker": marker, "markersize": 4}
-            left.plot(x, auc, label=f"{name}, {kind}", **look)
+    networks = by_network(chosen)
+    for (start, shares), (style, marker) in zip(networks, (("-", "o"), (":", "s")), strict=False):
+        base, found = unpruned(runs, start), times[start.family]
+        name = start.title.partition(",")[0]
+        left.axhline(_auc(base), color="#7c8594", linewidth=0.8, linestyle="--")
+        for method, kind in KINDS.items():
+            mine = [pick(runs, family=start.family, method=method, zeroed=s) for s in shares]
+            x = [100 * pruned_share(group, base) for group in mine]
+            ratio = [1 - shares_saved(found[method, s], found[UNPRUNED]).mean() for s in shares]
+            look = {"color": COLOURS[method], "linestyle": style, "marker": marker, "markersize": 4}
+            left.plot(x, [_auc(group) for group in mine], label=f"{name}, {kind}", **look)
             right.plot(x, ratio, **look)
     right.axhline(1.0, color="#7c8594", linewidth=0.8, linestyle="--")
     right.set_ylim(bottom=0)
     left.set_ylabel("test AUC")
     right.set_ylabel("time / unpruned learned")
-    figure.legend(loc="outside lower center", ncols=2 * len(looks), frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2 * len(networks), frameon=False, fontsize=8)
     for axes in (left, right):
         axes.set_xlabel("% of the parameters pruned")
         tidy(axes)
     return figure
 
 
-def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
+def notes(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> list[str]:
     """What differs from the paper."""
     said = shared_notes(setting, runs)
     said.append(
@@ -300,19 +283,17 @@ def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="pruned",
-        title="Smaller, faster and as accurate: pruned networks",
-        reference="Fig. L.1, Fig. 11, Sec. 4.5",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={
-            "smoke": "10 s",
-            "cpu": "about 12 min on 2 cores after classification",
-            "paper": "about 6 GPU-days",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="pruned",
+    title="Smaller, faster and as accurate: pruned networks",
+    reference="Fig. L.1, Fig. 11, Sec. 4.5",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={
+        "smoke": "10 s",
+        "cpu": "about 12 min on 2 cores after classification",
+        "paper": "about 6 GPU-days",
+    },
+    train=train,
+    judge=judge,
 )

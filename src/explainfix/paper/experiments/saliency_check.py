@@ -3,74 +3,92 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...explanation import saliency
 from ...lab.data.dataset import Dataset
 from ...lab.data.loader import evaluation_batches
-from ...lab.measure.statistics import Interval, mean_interval
+from ...lab.measure.statistics import Interval
+from ...lab.run import metrics
 from ...lab.run.evaluation import compute_logits
 from ...lab.run.folder import Run, open_data
-from ...lab.run.metrics import Outcomes, score
 from ...prune import zero_
 from .. import xrays
-from ..experiment import Claim, Experiment, Outcome, Verdict, Word, register
-from ..figures import COLOURS, new_figure, tidy
+from ..contrast import ANY, Measure, Scores, Verdict, Word, pick
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
+from ..figures import COLOURS, new_figure, plot_range, tidy
+from ..scores import MARGIN, Array
 from ..setting import Setting
-from ..verdicts import above, within
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 End = Literal["most", "least"]
-Curves = Mapping[str, Mapping[End, Array]]  # by network: AUC `(runs, shares)`
+ENDS: tuple[End, ...] = ("most", "least")
 Batches = list[tuple[Tensor, Tensor]]
 
+
+@dataclass(frozen=True)
+class ScoreKey:
+    """What tells scores apart: which end of the saliency is zeroed first, and how much."""
+
+    network: str
+    seed: int
+    end: End
+    share: float
+
+
 SHARES = (0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
-FEW, HALF = SHARES.index(0.03), SHARES.index(0.5)
+SHOWN = (0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)  # in the table
+FEW, HALF = 0.03, 0.5
 RANDOM = 0.5  # the AUC of a guess
 NEAR = 0.05  # of AUC: what is nearer to a guess is random
-MARGIN = 0.02  # of AUC: a smaller loss is none
 INK = tuple(COLOURS[name] for name in ("ghaar", "ones", "unchanged", "psine", "dct2", "learned"))
 
+
+def unsigned(found: Interval) -> str:
+    """A score with its interval."""
+    return f"{found.mean:.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
+AUC = Measure("test AUC", ScoreKey)
+few = AUC.mean(f"with {FEW:.0%} of the kernels zeroed, the most salient", end="most", share=FEW)
+least, most = (
+    AUC.mean(f"the mean over shares zeroed from the {end} salient on", end=end, share=ANY)
+    for end in ("least", "most")
+)
 CLAIMS = (
     Claim(
         "most",
-        "Zeroing 3% of the kernels, the most salient, makes the output random.",
-        "random at less than 3%",
-        f"The AUC with 3% of the kernels zeroed, the most salient first, less {RANDOM}, over all "
-        f"runs: agrees if the 95% t interval lies within {NEAR} of 0, disagrees if wholly outside, "
-        "else undecided.",
+        f"Zeroing {FEW:.0%} of the kernels, the most salient, makes the output random.",
+        f"random at less than {FEW:.0%}",
+        few.within(NEAR, of=RANDOM).said(lambda found: f"AUC {unsigned(found[()])}"),
     ),
     Claim(
         "least",
         "Zeroing half of the kernels, the least salient, costs nothing in some networks.",
-        "no loss at 50% in some",
-        "For each network the mean AUC with nothing zeroed less that with half, the least salient "
-        f"first: agrees if it is below {MARGIN} for one network at least, disagrees if above "
-        f"{2 * MARGIN} for all, else undecided.",
+        f"no loss at {HALF:.0%} in some",
+        f"For each network the mean AUC with nothing zeroed less that with {HALF:.0%}, the least "
+        f"salient first: agrees if it is below {MARGIN} for one network at least, disagrees if "
+        f"above {2 * MARGIN} for all, else undecided.",
     ),
     Claim(
         "separates",
         "The saliency separates important kernels from unimportant ones.",
         "least > most",
-        "For each run the mean AUC over the shares zeroed, least salient first less most salient "
-        "first: agrees if the 95% t interval over all runs lies above 0, disagrees if below, else "
-        "undecided.",
+        (least - most > 0).said(lambda found: f"{unsigned(found[()])} of AUC"),
     ),
 )
 
 
-def train(setting: Setting) -> dict[str, Run]:
+def train(setting: Setting) -> dict[xrays.Key, Run]:
     """Learned networks on x-rays, those of classification."""
     begins = xrays.starts(setting, "scratch")
     if setting.scale == "cpu":
@@ -79,32 +97,29 @@ def train(setting: Setting) -> dict[str, Run]:
     return xrays.train_methods(setting, begins, ["learned"], seeds)
 
 
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
-    """Score every run with more and more of its kernels nought."""
+def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
+    """Score every run with more and more of its kernels zero."""
     data = open_data(next(iter(runs.values())).config)
     scored = some_images(data, "test", setting.pick(smoke=8, cpu=600, paper=None))
     shown = some_images(data, "val", setting.pick(smoke=8, cpu=128, paper=512), size=4)
-    found: dict[str, dict[End, list[list[float]]]] = {}
-    for label, run in setting.tracked(list(runs.items()), "Zeroing"):
-        model = run.model("best").eval()
-        saliences = saliency(model, shown)
-        mine = found.setdefault(label.rpartition(" ")[0], {"most": [], "least": []})
-        for end, rows in mine.items():
-            rows.append(score_zeroed(model, saliences, scored, data, end))
     titles = {
-        start.label("learned"): start.title
+        (start.family, start.begin): start.title
         for start in (*xrays.starts(setting, "scratch"), *xrays.starts(setting, "pretrained"))
     }
-    curves: Curves = {
-        titles[label]: {end: np.array(rows) for end, rows in both.items()}
-        for label, both in found.items()
-    }
-    return Outcome(
-        verdicts=verdicts(curves),
-        tables={"Test AUC with a share of the kernels zeroed, mean over runs": table(curves)},
+    scores = {}
+    for key, run in setting.tracked(list(runs.items()), "Zeroing"):
+        model = run.model("best").eval()
+        saliences = saliency(model, shown)
+        for end in ENDS:
+            found = score_zeroed(model, saliences, scored, data, end)
+            for share, score in zip(SHARES, found, strict=True):
+                scores[ScoreKey(titles[key.family, key.begin], key.seed, end, share)] = score
+    return Evidence(
+        verdicts=judge_claims(CLAIMS, scores) | {"least": judge_least(scores)},
+        tables={"Test AUC with a share of the kernels zeroed, mean over runs": table(scores)},
         figures={
             "Test AUC against the share of kernels zeroed, linear above and logarithmic below: "
-            "mean of the runs of each network, from the lowest to the highest": plot(curves)
+            "mean of the runs of each network, from the lowest to the highest": plot(scores)
         },
         notes=notes(setting, runs, sum(len(images) for images, _ in scored)),
     )
@@ -130,77 +145,69 @@ def score_zeroed(
         with torch.inference_mode():
             logits = torch.cat([compute_logits(zeroed, images) for images, _ in batches])
         targets = torch.cat([targets for _, targets in batches])
-        found = score(Outcomes(data.task, data.classes, logits.float(), targets.float()))
+        found = metrics.score(
+            metrics.Outcomes(data.task, data.classes, logits.float(), targets.float())
+        )
         scores.append(found.scores[0].value)
     return scores
 
 
 def reverse(saliences: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Scores in the opposite order, still above nought."""
+    """Scores in the opposite order, none below zero."""
     top = max(float(scores.max()) for scores in saliences.values())
     return {path: top - scores for path, scores in saliences.items()}
 
 
-def verdicts(curves: Curves) -> dict[str, Verdict]:
-    """The three claims, by their rules."""
-    few = np.concatenate([both["most"][:, FEW] for both in curves.values()])
-    random = mean_interval(few - RANDOM)
-    loss = {
-        name: float((both["least"][:, 0] - both["least"][:, HALF]).mean())
-        for name, both in curves.items()
-    }
-    least: Word = "undecided"
-    if min(loss.values()) < MARGIN:
-        least = "agrees"
-    elif min(loss.values()) > 2 * MARGIN:
-        least = "disagrees"
-    apart = mean_interval(
-        np.concatenate([(both["least"] - both["most"]).mean(1) for both in curves.values()])
-    )
-    lost = ", ".join(f"{name} {-value:+.3f}" for name, value in loss.items())
-    return {
-        "most": Verdict(within(random, NEAR), f"AUC {_shifted(random, RANDOM)}"),
-        "least": Verdict(least, lost),
-        "separates": Verdict(above(apart), f"{_shifted(apart)} of AUC"),
-    }
+def judge_least(scores: Scores) -> Verdict:
+    """What half of the kernels, the least salient, cost each network."""
+    loss = {}
+    for network in networks(scores):
+        whole, half = (
+            pick(scores, network=network, end="least", share=share) for share in (0, HALF)
+        )
+        loss[network] = float(np.subtract(whole, half).mean())
+    word: Word = "agrees" if min(loss.values()) < MARGIN else "undecided"
+    if min(loss.values()) > 2 * MARGIN:
+        word = "disagrees"
+    return Verdict(word, ", ".join(f"{name} {-value:+.3f}" for name, value in loss.items()))
 
 
-def _shifted(found: Interval, by: float = 0.0) -> str:
-    return f"{found.mean + by:.3f} ({found.low + by:.3f} to {found.high + by:.3f})"
+def networks(scores: Scores) -> list[str]:
+    """Those that were scored."""
+    return list(dict.fromkeys(key.network for key in scores))
 
 
-def table(curves: Curves) -> pd.DataFrame:
+def curves(scores: Scores, network: str, end: End) -> Array:
+    """AUC of a network `(runs, shares)`."""
+    return np.array([pick(scores, network=network, end=end, share=share) for share in SHARES]).T
+
+
+def table(scores: Scores) -> Rows:
     """A row per network and end."""
-    import pandas as pd
-
-    rows = []
-    for name, both in curves.items():
-        for end, values in both.items():
-            cells = {
-                f"{100 * share:g}%": float(mean)
-                for share, mean in zip(SHARES, values.mean(0), strict=True)
-                if share in (0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)
-            }
-            rows.append({"network": name, "first": f"{end} salient", **cells})
-    return pd.DataFrame(rows)
+    return [
+        {"network": network, "first": f"{end} salient"}
+        | {
+            f"{100 * share:g}%": float(mean)
+            for share, mean in zip(SHARES, curves(scores, network, end).mean(0), strict=True)
+            if share in SHOWN
+        }
+        for network in networks(scores)
+        for end in ENDS
+    ]
 
 
-def plot(curves: Curves) -> Figure:
+def plot(scores: Scores) -> Figure:
     """The most salient first on the left, the least on the right."""
     figure = new_figure(7.0, 5.0)
     grid = figure.subplots(2, 2, sharey=True)
-    ends: Sequence[End] = ("most", "least")
-    for row, scale in zip(grid, ("linear", "log"), strict=True):
-        for axes, end in zip(row, ends, strict=True):
-            for colour, (name, both) in zip(INK, curves.items(), strict=False):
-                first = 1 if scale == "log" else 0
-                x, values = SHARES[first:], both[end][:, first:]
-                axes.plot(x, values.mean(0), ".-", color=colour, linewidth=1.5, label=name)
-                axes.fill_between(
-                    x, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0
-                )
+    for row, spacing in zip(grid, ("linear", "log"), strict=True):
+        for axes, end in zip(row, ENDS, strict=True):
+            for colour, network in zip(INK, networks(scores), strict=False):
+                first = 1 if spacing == "log" else 0
+                x, values = SHARES[first:], curves(scores, network, end)[:, first:]
+                plot_range(axes, x, values, colour, marker=".", linewidth=1.5, label=network)
             axes.axhline(RANDOM, color="#8a93a3", linestyle="--", linewidth=1)
-            axes.set_xscale(scale)
+            axes.set_xscale(spacing)
             axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
             axes.set_xlabel(f"kernels zeroed, {end} salient first")
             tidy(axes)
@@ -210,9 +217,9 @@ def plot(curves: Curves) -> Figure:
     return figure
 
 
-def notes(setting: Setting, runs: Mapping[str, Run], images: int) -> list[str]:
+def notes(setting: Setting, runs: Mapping[xrays.Key, Run], images: int) -> list[str]:
     """What differs from the paper."""
-    count = len(runs) // len({label.rpartition(" ")[0] for label in runs})
+    count = len({key.seed for key in runs})
     said = []
     if setting.scale != "paper":
         said.append(
@@ -224,19 +231,17 @@ def notes(setting: Setting, runs: Mapping[str, Run], images: int) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="saliency-check",
-        title="Is saliency right about what matters?",
-        reference="Fig. I.1, App. I",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={
-            "smoke": "5 s",
-            "cpu": "4 min after classification",
-            "paper": "about 5 GPU-days, some of them shared with classification",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="saliency-check",
+    title="Is saliency right about what matters?",
+    reference="Fig. I.1, App. I",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={
+        "smoke": "5 s",
+        "cpu": "4 min after classification",
+        "paper": "about 5 GPU-days, some of them shared with classification",
+    },
+    train=train,
+    judge=judge,
 )

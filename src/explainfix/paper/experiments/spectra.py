@@ -3,49 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...explanation import Explanation
 from ...explanation.advice import stage_of
-from ...lab.measure.statistics import mean_interval
+from ...explanation.compare import spectral_distance
 from ...lab.run.folder import Run
 from ...report.heatmap import main_shapes, plot_frequencies
 from .. import xrays
-from ..experiment import Claim, Experiment, Outcome, Verdict, Word, register
+from ..contrast import Measure, Rule, Verdict, Word, samples
+from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import LABELS
-from ..pretrained import find_pretrained, missing_note
+from ..microscopy import train_steering
+from ..networks import find_pretrained, missing_note
 from ..setting import Setting
-from ..verdicts import above, every
-from . import steering
-from .filters import ENOUGH, MOVED, ONE_BASIS, mean_frequency, spectral_distance
-from .spectra_cases import UNETD, Case, train, trained_cases, untrained_cases
-from .spectra_figures import heatmap, plot_methods
+from ..spectral import (
+    ENOUGH,
+    GUIDED,
+    ONE_BASIS,
+    Case,
+    Key,
+    judge_guided,
+    large_layers,
+    mean_frequency,
+    plot_heatmap,
+    plot_methods,
+    trained_cases,
+    untrained_cases,
+)
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-METHODS = steering.METHODS
+UNETD = "U-NetD"
 LONG = 3  # layers that make a stage
 UNEVEN = 0.05  # the share of a DCT2 layer's energy that may be off an even spread
 
+
+def in_every_network(what: str) -> Rule:
+    """Whether something is above 0 in every network, over its seeds if there are several."""
+    measure = Measure(what, words={"name": "network", "number": "seed"})
+    return (
+        (measure.each() > 0)
+        .for_every("name", alone=True)
+        .said(lambda found: ", ".join(f"{name} {one.mean:+.2f}" for (name,), one in found.items()))
+    )
+
+
+LOW = in_every_network(
+    "in e(0) of the 3x3 kernels of learned networks, weighted by saliency, the share of the lowest "
+    "frequency less that of the highest"
+)
+EARLY = in_every_network(
+    "the share of the saliency-weighted energy e(2) in the first half of the spatial layers of "
+    "learned networks, less a half"
+)
 CLAIMS = (
-    Claim(
-        "low",
-        "Spatial kernels prioritise low frequencies.",
-        "lowest > highest in e(0)",
-        "In e(0) of the 3x3 kernels of learned networks, weighted by saliency: the share of the "
-        "lowest frequency less that of the highest. Agrees if it is above 0 for every network "
-        "(with several seeds: the 95% t interval), disagrees if below for one, else undecided.",
-    ),
-    Claim(
-        "early",
-        "Early layers matter more than later ones.",
-        "darker from left to right",
-        "The share of the saliency-weighted energy e(2) in the first half of the spatial layers of "
-        "learned networks, less a half; agrees, disagrees and undecided as above.",
-    ),
+    Claim("low", "Spatial kernels prioritise low frequencies.", "lowest > highest in e(0)", LOW),
+    Claim("early", "Early layers matter more than later ones.", "darker from left to right", EARLY),
     Claim(
         "stages",
         "The later spatial layers of most stages are less useful.",
@@ -73,9 +86,7 @@ CLAIMS = (
         "guided",
         "Without saliency, GuidedSteer looks like its guide.",
         "exactly like its guide",
-        f"Over layers with at least {ENOUGH} kernels, the share of e(2) that lies elsewhere than "
-        f"the guide's: agrees if the largest is below {MOVED:.0%}, disagrees if the median is "
-        "above, else undecided.",
+        GUIDED,
     ),
     Claim(
         "fixed",
@@ -87,17 +98,29 @@ CLAIMS = (
 )
 
 
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
+def train(setting: Setting) -> dict[Key, Run]:
+    """The runs of steering; on x-rays learned networks and one from ImageNet with all methods."""
+    runs = {Key(UNETD, k.method, k.seed): run for k, run in train_steering(setting).items()}
+    scratch = xrays.starts(setting, "scratch")
+    learned = range(setting.pick(smoke=2, cpu=2, paper=1))
+    trained = [] if setting.scale == "smoke" else xrays.starts(setting, "pretrained")
+    tuned = [start for start in trained if start.family == "densenet"] or trained[:1]
+    titles = {(start.family, start.begin): start.title for start in (*scratch, *tuned)}
+    found = xrays.train_methods(setting, scratch, ["learned"], learned)
+    found |= xrays.train_methods(setting, tuned, xrays.methods(setting), [0])
+    return runs | {
+        Key(titles[k.family, k.begin], k.method, k.seed): run for k, run in found.items()
+    }
+
+
+def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Explain every network."""
     cases = [*trained_cases(setting, runs), *untrained_cases(setting)]
     learned = [case for case in cases if case.method == "learned" and case.weighted]
-    first = [case for case in learned if case.seed == 0]
+    first = {case.network: case.weighted for case in learned if case.seed == 0 and case.weighted}
     figures = {
-        f"{case.network}, learned: energy e(2) of every layer, weighted by saliency": heatmap(
-            case.weighted
-        )
-        for case in first
-        if case.weighted
+        f"{network}, learned: energy e(2) of every layer, weighted by saliency": plot_heatmap(why)
+        for network, why in first.items()
     }
     for network in dict.fromkeys(case.network for case in cases):
         shown = [case for case in cases if case.network == network and case.seed == 0]
@@ -108,9 +131,9 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
             )
             figures[caption] = plot_methods({c.method: (c.plain, c.weighted) for c in shown})
     figures["Per-model spectra e(0) of 3x3 kernels, weighted by saliency"] = plot_frequencies(
-        [case.weighted for case in first if case.weighted and (3, 3) in case.weighted.totals]
+        [why for why in first.values() if (3, 3) in why.totals]
     )
-    return Outcome(
+    return Evidence(
         verdicts=verdicts(cases),
         tables={"Learned networks, weighted by saliency": table(learned)},
         figures=figures,
@@ -125,22 +148,21 @@ def verdicts(cases: Sequence[Case]) -> dict[str, Verdict]:
         if case.method == "learned" and case.weighted:
             weighted.setdefault(case.network, []).append(case.weighted)
     return {
-        "low": _above_for_all({n: [low_lead(w) for w in all_] for n, all_ in weighted.items()}),
-        "early": _above_for_all({n: [early_lead(w) for w in all_] for n, all_ in weighted.items()}),
+        "low": LOW.judge(samples({n: low_leads(all_) for n, all_ in weighted.items()})),
+        "early": EARLY.judge(samples({n: map(early_lead, w) for n, w in weighted.items()})),
         "stages": judge_stages([all_[0] for all_ in weighted.values()]),
         "flat": judge_flat(cases),
         "steered": judge_steered(cases),
-        "guided": judge_guided(cases),
+        "guided": judge_guided(guided_distances(cases)),
         "fixed": judge_fixed(cases),
     }
 
 
-def low_lead(why: Explanation) -> float | None:
+def low_leads(explanations: Sequence[Explanation]) -> list[float]:
     """The share of the lowest frequency in e(0) of 3x3 kernels less that of the highest."""
-    total = why.totals.get((3, 3))
-    if total is None or total.e0 is None:
-        return None
-    return float((total.e0[0] - total.e0[-1]) / total.e0.sum())
+    totals = [why.totals.get((3, 3)) for why in explanations]
+    spectra = [total.e0 for total in totals if total is not None and total.e0 is not None]
+    return [float((e0[0] - e0[-1]) / e0.sum()) for e0 in spectra]
 
 
 def early_lead(why: Explanation) -> float:
@@ -149,22 +171,6 @@ def early_lead(why: Explanation) -> float:
     half = len(sums) // 2
     first = sums[:half].sum() + (sums[half] / 2 if len(sums) % 2 else 0.0)
     return float(first / sums.sum() - 0.5)
-
-
-def _above_for_all(leads: Mapping[str, Sequence[float | None]]) -> Verdict:
-    words: list[Word] = []
-    said = []
-    for network, values in leads.items():
-        known = [value for value in values if value is not None]
-        if not known:
-            continue
-        mean = float(np.mean(known))
-        if len(known) > 1:
-            words.append(above(mean_interval(known)))
-        else:
-            words.append("agrees" if mean > 0 else "disagrees")
-        said.append(f"{network} {mean:+.2f}")
-    return Verdict(every(words), ", ".join(said))
 
 
 def judge_stages(explanations: Sequence[Explanation]) -> Verdict:
@@ -193,7 +199,7 @@ def judge_flat(cases: Sequence[Case]) -> Verdict:
         if case.method == "dct2":
             layers = [
                 spectral_distance(case.plain[path].ed, case.plain[path].ed * 0 + 1)
-                for path in _large(case.plain)
+                for path in large_layers(case.plain)
             ]
             off[case.network] = max(float(np.mean(layers)), off.get(case.network, 0.0))
     word: Word = "agrees" if max(off.values()) < UNEVEN else "disagrees"
@@ -222,22 +228,19 @@ def judge_steered(cases: Sequence[Case]) -> Verdict:
     return Verdict(word, ", ".join(said))
 
 
-def judge_guided(cases: Sequence[Case]) -> Verdict:
-    """GuidedSteer against its guide: U-NetD's is the learned run, others have ImageNet's own."""
+def guided_distances(cases: Sequence[Case]) -> list[float]:
+    """GuidedSteer from its guide: U-NetD's is the learned run, others have ImageNet's own."""
     guides = {
         (case.network, case.seed): case.plain
         for case in cases
         if case.method == ("learned" if case.network == UNETD else "unchanged")
     }
-    moved = [
+    return [
         spectral_distance(guides[case.network, case.seed][path].ed, case.plain[path].ed)
         for case in cases
         if case.method == "guidedsteer"
-        for path in _large(case.plain)
+        for path in large_layers(case.plain)
     ]
-    largest, median = max(moved), float(np.median(moved))
-    word: Word = "agrees" if largest < MOVED else "undecided" if median < MOVED else "disagrees"
-    return Verdict(word, f"{median:.1%} elsewhere, at most {largest:.1%}")
 
 
 def judge_fixed(cases: Sequence[Case]) -> Verdict:
@@ -249,19 +252,12 @@ def judge_fixed(cases: Sequence[Case]) -> Verdict:
     )
 
 
-def _large(why: Explanation) -> list[str]:
-    """The layers with enough kernels, or all if there are none such."""
-    return [p for p, layer in why.layers.items() if layer.kernels >= ENOUGH] or list(why)
-
-
-def table(cases: Sequence[Case]) -> pd.DataFrame:
+def table(cases: Sequence[Case]) -> Rows:
     """A row per learned network, means over its seeds."""
-    import pandas as pd
-
-    rows = []
+    rows: Rows = []
     for network in dict.fromkeys(case.network for case in cases):
         mine = [c.weighted for c in cases if c.network == network and c.weighted]
-        low = [share for why in mine if (share := low_lead(why)) is not None]
+        low = low_leads(mine)
         shares = [layer.low_share for why in mine for layer in why.layers.values()]
         even = [sum(layer.low_chance) / 2 for why in mine for layer in why.layers.values()]
         rows.append(
@@ -275,7 +271,7 @@ def table(cases: Sequence[Case]) -> pd.DataFrame:
                 "if spread evenly": f"{np.mean(even):.0%}",
             }
         )
-    return pd.DataFrame(rows)
+    return rows
 
 
 def notes(setting: Setting) -> list[str]:
@@ -295,7 +291,9 @@ def notes(setting: Setting) -> list[str]:
     )
     said += missing_note(find_pretrained())
     if setting.scale == "cpu":
-        titles = {family: network.title for family, network in xrays.networks(setting).items()}
+        titles = {
+            family: network.title for family, network in xrays.NETWORKS[setting.scale].items()
+        }
         networks = ", ".join(titles.values())
         said.append(
             f"On x-rays the runs of classification ({networks}), short and on small images; the "
@@ -309,19 +307,17 @@ def notes(setting: Setting) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="spectra",
-        title="Frequencies and layers that matter",
-        reference="Fig. 12, App. G",
-        needs=("microscopy", "xrays"),
-        claims=CLAIMS,
-        cost={
-            "smoke": "5 s after steering",
-            "cpu": "2 min after steering and classification",
-            "paper": "5 min after steering and classification",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="spectra",
+    title="Frequencies and layers that matter",
+    reference="Fig. 12, App. G",
+    needs=("microscopy", "xrays"),
+    claims=CLAIMS,
+    cost={
+        "smoke": "5 s after steering",
+        "cpu": "2 min after steering and classification",
+        "paper": "5 min after steering and classification",
+    },
+    train=train,
+    judge=judge,
 )

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...lab.run.folder import Run
-from ..experiment import Claim, Experiment, Outcome, Verdict, Word, register
-from ..figures import COLOURS, new_figure, tidy
-from ..scores import Array, curves, runs_of
+from ..contrast import ANY, Measure, Scores, Verdict, Word, pick
+from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
+from ..figures import COLOURS, new_figure, plot_range, tidy
+from ..scores import Array, curve, curves
 from ..setting import Setting
-from ..verdicts import above, compare_paired
-from ..xrays import Start, finals, starts, train_methods
+from ..xrays import Key, Start, final, starts, train_methods
 from ..xrays import notes as shared_notes
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 TITLES = {  # by what is learned or fixed
@@ -27,14 +27,27 @@ TITLES = {  # by what is learned or fixed
 }
 INK = {"learned": COLOURS["learned"], "unchanged": COLOURS["unchanged"], "random": COLOURS["dct2"]}
 
+
+@dataclass(frozen=True)
+class ScoreKey:
+    """What tells scores apart."""
+
+    filters: str
+    seed: int
+    epoch: int
+
+
+AUC = Measure("validation AUC over all epochs", ScoreKey)
+learned, unchanged, random = (AUC.mean(name, filters=name, epoch=ANY) for name in TITLES)
+AT_EACH_EPOCH = AUC.mean("unchanged", filters="unchanged", seed=ANY) - AUC.mean(
+    "learned", filters="learned", seed=ANY
+)
 CLAIMS = (
     Claim(
         "ticket",
         "Pretrained filters, fixed as they are, do better than when they are learned further.",
         "Unchanged > learned, ResNet50 pretrained",
-        "Per seed: the validation AUC of pretrained Unchanged less that of pretrained learned, "
-        "mean over all epochs. Agrees if the 95% t interval of these differences lies above 0, "
-        "disagrees if below, else undecided.",
+        unchanged - learned > 0,
     ),
     Claim(
         "always",
@@ -47,12 +60,12 @@ CLAIMS = (
         "random",
         "Random filters, fixed as they are, do worse than the pretrained learned baseline.",
         "random Unchanged < learned",
-        "As the first, with pretrained learned less random Unchanged.",
+        (learned - random > 0).in_full(),
     ),
 )
 
 
-def train(setting: Setting) -> dict[str, Run]:
+def train(setting: Setting) -> dict[Key, Run]:
     """Three ways to begin, where there are weights trained on ImageNet; else random ones only."""
     random, trained = networks(setting)
     seeds = range(setting.pick(smoke=2, cpu=4, paper=6))
@@ -69,80 +82,68 @@ def networks(setting: Setting) -> tuple[Start, Start | None]:
     return random[trained[0].family if trained else "resnet"], trained[0] if trained else None
 
 
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
+def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Compare validation AUC epoch by epoch."""
-    random, trained = networks(setting)
+    trained = networks(setting)[1]
+    groups = {"random": pick(runs, begin="scratch")}
     if trained is None:
         lacking = Verdict("undecided", "no ImageNet weights at this scale")
-        return Outcome(
+        return Evidence(
             verdicts={claim.key: lacking for claim in CLAIMS},
-            tables={"What was trained": _summary(runs, {"random": random.label("unchanged")})},
+            tables={"What was trained": summary(groups)},
             notes=notes(setting, runs),
         )
-    labels = {
-        "learned": trained.label("learned"),
-        "unchanged": trained.label("unchanged"),
-        "random": random.label("unchanged"),
+    mine = {m: pick(runs, begin="pretrained", method=m) for m in ("learned", "unchanged")}
+    groups = mine | groups
+    scores = {
+        ScoreKey(filters, seed, epoch): float(score)
+        for filters, group in groups.items()
+        for seed, run in enumerate(group)
+        for epoch, score in zip(*curve(run, "val auc"), strict=True)
     }
-    found = {key: curves(runs_of(runs, label), "val auc") for key, label in labels.items()}
-    values = {key: scores for key, (_, scores) in found.items()}
-    return Outcome(
-        verdicts=verdicts(values),
-        tables={"AUC by epoch and at the end": _summary(runs, labels)},
+    return Evidence(
+        verdicts=judge_claims(CLAIMS, scores) | {"always": judge_always(scores)},
+        tables={"AUC by epoch and at the end": summary(groups)},
         figures={
-            f"Validation AUC at each epoch, mean and range over seeds, {trained.title}": _plot(
-                found["learned"][0], values
+            f"Validation AUC at each epoch, mean and range over seeds, {trained.title}": plot(
+                {filters: curves(group, "val auc") for filters, group in groups.items()}
             )
         },
         notes=notes(setting, runs),
     )
 
 
-def verdicts(values: Mapping[str, Array]) -> dict[str, Verdict]:
-    """The three claims, by their rules, from scores `(seeds, epochs)`."""
-    mean = {key: scores.mean(1) for key, scores in values.items()}
-    ticket = compare_paired(mean["unchanged"], mean["learned"])
-    random = compare_paired(mean["learned"], mean["random"])
-    lead = (values["unchanged"] - values["learned"]).mean(0)
-    higher, lower = int((lead > 0).sum()), int((lead < 0).sum())
-    word: Word = "undecided"
-    if higher == len(lead):
-        word = "agrees"
-    elif 2 * lower >= len(lead):
+def judge_always(scores: Scores) -> Verdict:
+    """The lead of fixed pretrained filters at each epoch."""
+    leads = list(AT_EACH_EPOCH.values(scores).values())
+    higher, lower = sum(lead > 0 for lead in leads), sum(lead < 0 for lead in leads)
+    word: Word = "agrees" if higher == len(leads) else "undecided"
+    if 2 * lower >= len(leads):
         word = "disagrees"
-    return {
-        "ticket": Verdict(above(ticket.interval), str(ticket)),
-        "always": Verdict(word, f"higher at {higher} of {len(lead)} epochs"),
-        "random": Verdict(above(random.interval), f"learned less random {random}"),
-    }
+    return Verdict(word, f"higher at {higher} of {len(leads)} epochs")
 
 
-def _summary(runs: Mapping[str, Run], labels: Mapping[str, str]) -> pd.DataFrame:
-    import pandas as pd
-
-    rows = []
-    for key, label in labels.items():
-        mine = runs_of(runs, label)
-        rows.append(
-            {
-                "filters": TITLES[key],
-                "network": mine[0].config.model,
-                "runs": len(mine),
-                "val AUC, all epochs": float(curves(mine, "val auc")[1].mean()),
-                "val AUC, last": float(np.mean(finals(runs, label, "val auc"))),
-                "test AUC, last": float(np.mean(finals(runs, label))),
-            }
-        )
-    return pd.DataFrame(rows)
+def summary(groups: Mapping[str, list[Run]]) -> Rows:
+    """A row for each kind of filters."""
+    return [
+        {
+            "filters": TITLES[filters],
+            "network": runs[0].config.model,
+            "runs": len(runs),
+            "val AUC, all epochs": float(curves(runs, "val auc")[1].mean()),
+            "val AUC, last": float(np.mean([final(run, "val auc") for run in runs])),
+            "test AUC, last": float(np.mean([final(run) for run in runs])),
+        }
+        for filters, runs in groups.items()
+    ]
 
 
-def _plot(epochs: list[int], values: Mapping[str, Array]) -> Figure:
+def plot(found: Mapping[str, tuple[list[int], Array]]) -> Figure:
+    """A line for each kind of filters."""
     figure = new_figure(5.5, 3.2)
     axes = figure.subplots()
-    for key, scores in values.items():
-        axes.plot(epochs, scores.mean(0), color=INK[key], label=TITLES[key], linewidth=1.8)
-        low, high = scores.min(0), scores.max(0)
-        axes.fill_between(epochs, low, high, color=INK[key], alpha=0.15, linewidth=0)
+    for key, (epochs, scores) in found.items():
+        plot_range(axes, epochs, scores, INK[key], label=TITLES[key], linewidth=1.8)
     axes.set_xlabel("epoch")
     axes.set_ylabel("validation AUC")
     axes.locator_params(axis="x", integer=True)
@@ -151,7 +152,7 @@ def _plot(epochs: list[int], values: Mapping[str, Array]) -> Figure:
     return figure
 
 
-def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
+def notes(setting: Setting, runs: Mapping[Key, Run]) -> list[str]:
     """What differs from the paper."""
     said = shared_notes(setting, runs)
     _, trained = networks(setting)
@@ -164,19 +165,17 @@ def notes(setting: Setting, runs: Mapping[str, Run]) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="winning-ticket",
-        title="A winning ticket: pretrained filters that need no learning",
-        reference="Fig. H.1, Sec. 4.1",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={
-            "smoke": "5 s",
-            "cpu": "about 5 min on 2 cores after classification",
-            "paper": "about 5 GPU-days",
-        },
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="winning-ticket",
+    title="A winning ticket: pretrained filters that need no learning",
+    reference="Fig. H.1, Sec. 4.1",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={
+        "smoke": "5 s",
+        "cpu": "about 5 min on 2 cores after classification",
+        "paper": "about 5 GPU-days",
+    },
+    train=train,
+    judge=judge,
 )

@@ -1,4 +1,4 @@
-"""zeroed-vs-pruned: how much of a network goes when so many of its kernels are nought."""
+"""zeroed-vs-pruned: how much of a network goes when so many of its kernels are zero."""
 
 from __future__ import annotations
 
@@ -17,48 +17,59 @@ from ...lab.data.loader import Share, training_steps
 from ...lab.measure.statistics import mean_interval
 from ...lab.run.folder import Run
 from ...prune import prune_, zero_
-from ...zoo import create_model
-from ..experiment import Claim, Experiment, Outcome, Verdict, Word, register
+from ..contrast import Measure, Rule, Verdict, Word, samples
+from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import new_figure, tidy
+from ..networks import create_seeded
 from ..setting import Setting
-from ..verdicts import compare_paired, every, within
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
-Row = tuple[str, float]  # a network, and the share of its kernels that is nought
-Found = Mapping[Row, list[float]]  # the share of all parameters that is gone, a value per seed
+Cell = tuple[str, float]  # a network, and the share of its kernels that is zero
+Found = Mapping[Cell, list[float]]  # the share of all parameters that is gone, a value per seed
 
 DENSENET, RESNET = "densenet121", "resnet50"
 TITLES = {DENSENET: "DenseNet121", RESNET: "ResNet50"}
 COLOURS = {DENSENET: "#3b6fc4", RESNET: "#d98c3f"}
-PAPER: dict[Row, float] = {  # Table M.1
+PAPER: dict[Cell, float] = {  # Table M.1
     (DENSENET, 0.8): 0.58,
     (DENSENET, 0.9): 0.74,
     (RESNET, 0.9): 0.52,
     (RESNET, 0.99): 0.79,
     (RESNET, 0.999): 0.86,
 }
-MARGIN = 0.05  # of all parameters
+NEAR = 0.05  # of all parameters: what is nearer to the paper's share is the same
 
-_RULE = (
-    "The share of all parameters that is gone, less the paper's, over seeds: agrees if the 95% t "
-    f"interval lies within {MARGIN:.0%} of 0 for every share zeroed, disagrees if one lies wholly "
-    "outside, else undecided."
+OFF = Measure(
+    "the share of all parameters that is gone, less the paper's",
+    words={"name": "share zeroed", "number": "seed"},
 )
+
+
+def in_short(network: str, gone: Mapping[Cell, float]) -> str:
+    """The shares zeroed and gone, in percent."""
+    mine = {share: value for (name, share), value in gone.items() if name == network}
+    return ", ".join(f"{100 * share:g} → {value:.0%}" for share, value in mine.items())
+
+
+def as_in_the_paper(network: str) -> Rule:
+    """Whether the share gone is the paper's, at every share zeroed."""
+    return OFF.each(TITLES[network]).within(NEAR).for_every("name")
+
+
 CLAIMS = (
     Claim(
         DENSENET,
         "Of DenseNet121, 58% is pruned with 80% of its kernels zeroed, and 74% with 90%.",
-        "80 → 58%, 90 → 74%",
-        _RULE,
+        in_short(DENSENET, PAPER),
+        as_in_the_paper(DENSENET),
     ),
     Claim(
         RESNET,
         "Of ResNet50, 52% is pruned with 90% of its kernels zeroed, 79% with 99%, 86% with 99.9%.",
-        "90 → 52%, 99 → 79%, 99.9 → 86%",
-        _RULE,
+        in_short(RESNET, PAPER),
+        as_in_the_paper(RESNET),
     ),
     Claim(
         "less",
@@ -70,16 +81,11 @@ CLAIMS = (
 )
 
 
-def train(setting: Setting) -> dict[str, Run]:
-    """Nothing is trained."""
-    return {}
-
-
-def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
-    """Zero and cut every network at every share, with saliency from the first images."""
+def judge(setting: Setting, runs: dict[str, Run]) -> Evidence:
+    """Zero and cut untrained networks at every share, with saliency from the first images."""
     seeds = setting.pick(smoke=2, cpu=5, paper=5)
     data = setting.open_data("xrays")
-    found: dict[Row, list[float]] = {row: [] for row in PAPER}
+    found: dict[Cell, list[float]] = {cell: [] for cell in PAPER}
     jobs = [(name, seed) for name in TITLES for seed in range(seeds)]
     for name, seed in setting.tracked(jobs, "Pruning"):
         shares = [share for other, share in PAPER if other == name]
@@ -87,7 +93,7 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
         model = build(setting, name, data, seed)
         for share, gone in zip(shares, measure(model, batches, shares), strict=True):
             found[name, share].append(gone)
-    return Outcome(
+    return Evidence(
         verdicts=verdicts(found),
         tables={"Percent of kernels zeroed, and percent of all parameters pruned": table(found)},
         figures={
@@ -100,14 +106,13 @@ def judge(setting: Setting, runs: dict[str, Run]) -> Outcome:
 
 def build(setting: Setting, name: str, data: Dataset, seed: int) -> nn.Module:
     """A network for the data: random, or at the paper's scale trained on ImageNet."""
-    with torch.random.fork_rng([]):
-        torch.default_generator.manual_seed(seed)
-        return create_model(
-            f"torchvision:{name}",
-            num_classes=len(data.classes),
-            in_channels=data.in_channels,
-            weights="pretrained" if setting.scale == "paper" else None,
-        )
+    return create_seeded(
+        f"torchvision:{name}",
+        seed,
+        num_classes=len(data.classes),
+        in_channels=data.in_channels,
+        weights="pretrained" if setting.scale == "paper" else None,
+    )
 
 
 def first_batches(data: Dataset, seed: int, *, count: int) -> list[tuple[Tensor, Tensor]]:
@@ -132,22 +137,23 @@ def measure(
 
 def verdicts(found: Found) -> dict[str, Verdict]:
     """The three claims, by their rules."""
-    said: dict[str, Verdict] = {}
-    for name in TITLES:
-        rows = [row for row in PAPER if row[0] == name]
-        words = [
-            within(compare_paired(found[row], [PAPER[row]] * len(found[row])).interval, MARGIN)
-            for row in rows
-        ]
-        ours = ", ".join(f"{100 * row[1]:g} → {np.mean(found[row]):.0%}" for row in rows)
-        said[name] = Verdict(every(words), ours)
-    return said | {"less": _judge_less(found)}
+    judged = {"less": _judge_less(found)}
+    means = {cell: float(np.mean(values)) for cell, values in found.items()}
+    for network in TITLES:
+        off = {
+            f"{share:g}": np.array(values) - PAPER[network, share]
+            for (name, share), values in found.items()
+            if name == network
+        }
+        word = as_in_the_paper(network).judge(samples(off)).word
+        judged[network] = Verdict(word, in_short(network, means))
+    return judged
 
 
 def _judge_less(found: Found) -> Verdict:
     below = all(gone < share for (_, share), values in found.items() for gone in values)
     rising = all(
-        np.all(np.diff([found[row] for row in PAPER if row[0] == name], axis=0) > 0)
+        np.all(np.diff([found[cell] for cell in PAPER if cell[0] == name], axis=0) > 0)
         for name in TITLES
     )
     word: Word = "agrees" if below and rising else "disagrees"
@@ -155,11 +161,9 @@ def _judge_less(found: Found) -> Verdict:
     return Verdict(word, ours)
 
 
-def table(found: Found) -> pd.DataFrame:
+def table(found: Found) -> Rows:
     """The paper's table with ours beside it."""
-    import pandas as pd
-
-    rows = []
+    rows: Rows = []
     for (name, share), values in found.items():
         mean = mean_interval(values)
         rows.append(
@@ -172,7 +176,7 @@ def table(found: Found) -> pd.DataFrame:
                 "difference": f"{100 * (mean.mean - PAPER[name, share]):+.1f} points",
             }
         )
-    return pd.DataFrame(rows)
+    return rows
 
 
 def plot(found: Found) -> Figure:
@@ -211,15 +215,12 @@ def notes(setting: Setting, seeds: int) -> list[str]:
     return said
 
 
-register(
-    Experiment(
-        name="zeroed-vs-pruned",
-        title="Kernels zeroed against parameters pruned",
-        reference="Table M.1",
-        needs=("xrays",),
-        claims=CLAIMS,
-        cost={"smoke": "10 s", "cpu": "1 min on 2 cores", "paper": "5 min and a download"},
-        train=train,
-        judge=judge,
-    )
+EXPERIMENT = Experiment(
+    name="zeroed-vs-pruned",
+    title="Kernels zeroed against parameters pruned",
+    reference="Table M.1",
+    needs=("xrays",),
+    claims=CLAIMS,
+    cost={"smoke": "10 s", "cpu": "1 min on 2 cores", "paper": "5 min and a download"},
+    judge=judge,
 )

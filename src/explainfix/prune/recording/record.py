@@ -22,7 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...layers import Convolution, weight_name
-from ...nested import tensors_in
+from ...running import reason_of, tensors_in
 from .call import Call, same_seeds, stilled
 from .graph import Graph, Node, Ref, View, functional, replaced, rule_name
 
@@ -265,7 +265,7 @@ class Failed(Exception):  # noqa: N818
     """A pass that broke off: what was recorded until then, and why."""
 
     def __init__(self, graph: Graph, problem: Exception) -> None:
-        super().__init__(str(problem).splitlines()[0] if str(problem) else type(problem).__name__)
+        super().__init__(reason_of(problem))
         self.graph = graph
 
 

@@ -21,11 +21,9 @@ from ....registry import datasets
 from .. import cache
 from ..archive import Tree, check_one_size, few, find_damaged, found_in, report_damaged
 from ..augment import Crop, InTurn, LabelNoise, add_noise, flip, shift_mean, stretch_contrast
-from ..checks import check_least, check_share
 from ..dataset import Augment, Dataset, Images, Listed, Sample
 from ..images import read_image, read_mask
-from ..reading import read_table
-from ..splits import divide
+from ..reading import check_least, check_share, divide, read_table
 
 TABLES = {  # the folder or zip of a split, and the table of its masks if they are not in it
     "stage1_train": None,

@@ -15,10 +15,9 @@ import torch
 from ....registry import datasets, unknown
 from ..archive import Tree, find_damaged, found_in, report_damaged
 from ..augment import Crop, InTurn, keep
-from ..checks import check_least, check_share
 from ..dataset import Dataset, Images, Listed, Sample
 from ..images import read_image, to_channels
-from ..reading import read_table
+from ..reading import check_least, check_share, read_table
 
 CLASSES = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
 TARGETS = {"": 0.0, "0.0": 0.0, "1.0": 1.0, "-1.0": np.nan}  # missing is negative, U-Ignore

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_least
 from ..dataset import Images, Listed, Sample
+from ..reading import check_least
 
 Array = NDArray[Any]
 Draw = Callable[[int, int, int, int], Sample]  # seed, split, size, index

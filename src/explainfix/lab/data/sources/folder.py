@@ -18,10 +18,9 @@ import torch
 from ....registry import datasets
 from ..archive import Tree, check_one_size, few, find_damaged, report_damaged
 from ..augment import Crop, InTurn, flip, flip_sideways, keep
-from ..checks import check_least, check_share
 from ..dataset import Augment, Dataset, Images, Listed, Sample
 from ..images import EXTENSIONS, read_image, read_mask, resize, to_channels
-from ..splits import divide
+from ..reading import check_least, check_share, divide
 
 SPLITS = ("train", "val", "test")
 LAYOUT = "CLASS/*.png, or images/ and masks/, alone or within train/, val/ and test/"

@@ -20,11 +20,9 @@ from ....registry import datasets, unknown
 from .. import cache
 from ..archive import Tree, few, find_damaged, found_in, report_damaged
 from ..augment import InTurn, Shift, keep
-from ..checks import check_least, check_share
 from ..dataset import Dataset, Images, Listed, Sample
 from ..images import read_image, resize, to_channels
-from ..reading import read_table
-from ..splits import divide
+from ..reading import check_least, check_share, divide, read_table
 
 CHEXPERT = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Effusion")
 OTHERS = (

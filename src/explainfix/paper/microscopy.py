@@ -1,0 +1,109 @@
+"""What the experiments with U-NetD on microscopy share: options, runs by key, curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..lab.measure.statistics import epoch_bands
+from ..lab.run.config import RunConfig
+from ..lab.run.folder import Run
+from .contrast import pick
+from .figures import COLOURS, GREEN, LABELS, RED, new_figure, plot_range, tidy
+from .scores import METHODS, Array, curves
+from .setting import Setting
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SIGNIFICANT = 0.001  # the paper's, for the bands behind the curves
+
+
+@dataclass(frozen=True)
+class Key:
+    """What tells the runs apart."""
+
+    method: str
+    seed: int
+
+
+def options(setting: Setting) -> dict[str, Any]:
+    """What all runs on microscopy share."""
+    real = setting.data("microscopy").startswith("bbbc038v1")
+    return {
+        "model": "unetd",
+        "data": setting.data("microscopy"),
+        "data_options": setting.data_options("microscopy"),
+        "evaluate_on": ("val", *test_splits(setting)),
+        "evaluate_every": setting.pick(smoke=1, cpu=3 if real else 1, paper=1),
+        "epochs": setting.pick(smoke=2, cpu=18, paper=300),
+        "batch_size": setting.pick(smoke=4, cpu=10, paper=10),
+        "lr": 0.008,
+    }
+
+
+def test_splits(setting: Setting) -> tuple[str, ...]:
+    """What is scored; the last is what the paper's Fig. 8 shows, if it is there."""
+    everything = setting.scale == "paper" and setting.data("microscopy").startswith("bbbc038v1")
+    return ("test", "stage2") if everything else ("test",)
+
+
+def train_steering(setting: Setting) -> dict[Key, Run]:
+    """The runs of `steering`, which others look at too."""
+    return train_methods(setting, range(setting.pick(smoke=2, cpu=3, paper=6)), **options(setting))
+
+
+def train_methods(setting: Setting, seeds: Iterable[int], **shared: Any) -> dict[Key, Run]:
+    """All methods with all seeds; GuidedSteer is guided by the learned run of its seed."""
+    keys = [Key(method, seed) for method in METHODS for seed in seeds]
+    runs = setting.sweep({key: _config(key, shared) for key in keys if key.method != "guidedsteer"})
+    guided = {
+        key: _config(key, shared, runs[Key("learned", key.seed)])
+        for key in keys
+        if key.method == "guidedsteer"
+    }
+    return runs | setting.sweep(guided)
+
+
+def _config(key: Key, shared: Mapping[str, Any], guide: Run | None = None) -> RunConfig:
+    return RunConfig(
+        seed=key.seed,
+        fix=None if key.method == "learned" else key.method,
+        fix_seed=key.seed,
+        fix_guide=str(guide.folder / "best.safetensors") if guide else None,
+        **shared,
+    )
+
+
+def plot_curves(runs: Mapping[Key, Run], split: str) -> Figure:
+    """A panel for each fixed method, with the learned baseline and the paper's bands."""
+    figure = new_figure(7.0, 4.1)
+    grid = figure.subplots(2, 3, sharex=True, sharey=True)
+    learned = pick(runs, method="learned")
+    epochs, base = curves(learned, f"{split} dice")
+    reach = max(10 // learned[0].config.evaluate_every, 1)
+    for axes, method in zip(grid.flat, METHODS[1:], strict=True):
+        _, ours = curves(pick(runs, method=method), f"{split} dice")
+        axes.plot(epochs, base.mean(0), color=COLOURS["learned"], linewidth=1.4)
+        plot_range(axes, epochs, ours, COLOURS[method], linewidth=1.8)
+        bands = epoch_bands(ours, base, width=reach)
+        _shade(axes, epochs, bands.higher, GREEN)
+        _shade(axes, epochs, bands.lower, RED)
+        axes.set_title(LABELS[method])
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        tidy(axes)
+    for axes in grid[-1]:
+        axes.set_xlabel("epoch")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("Dice")
+    return figure
+
+
+def _shade(axes: Axes, epochs: list[int], p: Array, colour: str) -> None:
+    """The background of the epochs that are significant."""
+    half = (epochs[1] - epochs[0]) / 2 if len(epochs) > 1 else 0.5
+    for epoch, marked in zip(epochs, p < SIGNIFICANT, strict=True):
+        if marked:
+            axes.axvspan(epoch - half, epoch + half, color=colour, alpha=0.18, linewidth=0)

@@ -1,0 +1,184 @@
+"""What the experiments on spectra share: networks explained, distances, and heatmaps."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
+
+from ..explanation import Explanation, explain, saliency
+from ..filters.dct2 import frequency_order
+from ..lab.data.dataset import Dataset
+from ..lab.data.loader import evaluation_batches
+from ..lab.run.folder import Run, open_data
+from ..recipe import changed_layers
+from ..report.heatmap import main_shapes
+from .contrast import Verdict, Word
+from .figures import LABELS, new_figure
+from .networks import find_pretrained
+from .scores import Array
+from .setting import Setting
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ENOUGH = 64  # a layer with fewer kernels than this says little about its distribution
+MOVED = 0.05  # the share of a layer's energy that may lie elsewhere
+GUIDED = (
+    f"Over the layers with at least {ENOUGH} kernels: the share of e(2) that lies elsewhere than "
+    f"the guide's. Agrees if the largest is below {MOVED:.0%}, disagrees if the median is above, "
+    "else undecided."
+)
+ONE_BASIS = (
+    "GuidedSteer has one basis for all layers of a kernel shape and draws its coefficients "
+    "independently, as the paper's algorithm says: where a layer's coefficients depend on each "
+    "other, its spectrum moves."
+)
+
+
+def large_layers(why: Explanation) -> list[str]:
+    """The layers with enough kernels, or all if there are none such."""
+    return [p for p, layer in why.layers.items() if layer.kernels >= ENOUGH] or list(why)
+
+
+def judge_guided(moved: Sequence[float]) -> Verdict:
+    """Distances between the spectra of GuidedSteer and of its guide, by the rule `GUIDED`."""
+    largest, median = max(moved), float(np.median(moved))
+    word: Word = "agrees" if largest < MOVED else "undecided" if median < MOVED else "disagrees"
+    return Verdict(word, f"{median:.1%} elsewhere, at most {largest:.1%}")
+
+
+def mean_frequency(shares: Array, size: int) -> Array:
+    """The mean total frequency of spectra `(..., size²)` that sum to one."""
+    total = np.array([sum(frequency) for frequency in frequency_order((size, size))], float)
+    found: Array = shares @ total
+    return found
+
+
+def focus(why: Explanation) -> float:
+    """1 less the effective share of the basis that a layer's spectrum needs, mean over layers.
+
+    >>> from explainfix import fix_
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Conv2d(1, 9, 3))
+    >>> recipe = fix_(model, "ones")  # one filter of nine
+    >>> round(focus(explain(model)), 4)
+    0.8889
+    """
+    shares = []
+    for spectrum in why.values():
+        e = spectrum.ed
+        shares.append(float(e.sum() ** 2 / e.square().sum().clamp(min=1e-300)) / len(e))
+    return 1 - statistics.fmean(shares)
+
+
+@dataclass(frozen=True)
+class Key:
+    """What tells the runs apart; a network is told by its title."""
+
+    network: str
+    method: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, how its filters came about, and its spectra."""
+
+    network: str
+    method: str
+    seed: int
+    plain: Explanation
+    weighted: Explanation | None
+    changed: int | None  # fixed layers that training changed; `None` if it was not trained
+
+
+def trained_cases(setting: Setting, runs: Mapping[Key, Run]) -> Iterator[Case]:
+    """The runs; saliency only for what is learned or drawn."""
+    batches: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    for key, run in setting.tracked(list(runs.items()), "Explaining"):
+        model = run.model("best")
+        weighted = None
+        if key.method == "learned" or key.seed == 0:
+            data = run.config.data
+            if data not in batches:
+                batches[data] = some_batches(setting, open_data(run.config))
+            wrapped = key.network.replace(", ", "\n")  # below its bars
+            weighted = explain(model, saliency=saliency(model, batches[data]), title=wrapped)
+        yield Case(
+            key.network,
+            key.method,
+            key.seed,
+            explain(model, title=key.network),
+            weighted,
+            None if key.method == "learned" else len(changed_layers(model)),
+        )
+
+
+def some_batches(setting: Setting, data: Dataset) -> list[tuple[Tensor, Tensor]]:
+    """The first test images: one a batch for masks, four for labels."""
+    size = 1 if data.task == "segmentation" else 4
+    count = setting.pick(smoke=2, cpu=16, paper=64)
+    found = evaluation_batches(data, "test", batch_size=size)
+    return [(images, targets) for _, images, targets in islice(found, count)]
+
+
+def untrained_cases(setting: Setting) -> Iterator[Case]:
+    """Networks from ImageNet whose weights are here, as they are."""
+    networks = {} if setting.scale == "smoke" else find_pretrained()
+    if not networks:
+        return
+    grey = some_batches(setting, setting.open_data("xrays"))
+    images = [(x.expand(-1, 3, -1, -1) - 0.45) / 0.225 for x, _ in grey]
+    for name, network in setting.tracked(list(networks.items()), "Explaining what is pretrained"):
+        title = f"{name} on ImageNet"
+        scores = saliency(network, images)
+        weighted = explain(network, saliency=scores, title=f"{name}\non ImageNet")
+        yield Case(title, "learned", 0, explain(network, title=title), weighted, None)
+
+
+def plot_heatmap(why: Explanation) -> Figure:
+    """The library's own, whose heading our caption replaces."""
+    figure = why.plot()
+    figure.axes[0].set_title("", loc="left")
+    return figure
+
+
+def plot_methods(pairs: Mapping[str, tuple[Explanation, Explanation | None]]) -> Figure:
+    """A row per initialisation: heatmaps without and with saliency, each with its own colours."""
+    rows = [len(stack_energies(plain)) for plain, _ in pairs.values()]
+    figure = new_figure(7.0, 0.3 + sum(min(0.045 * count, 0.9) + 0.15 for count in rows))
+    grid = figure.subplots(len(pairs), 2, squeeze=False, height_ratios=rows)
+    for row, (method, pair) in zip(grid, pairs.items(), strict=True):
+        for axes, why in zip(row, pair, strict=True):
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.spines[:].set_visible(False)
+            if why is not None:
+                axes.imshow(stack_energies(why), aspect="auto", cmap="viridis", vmin=0,
+                            interpolation="nearest")  # fmt: skip
+        row[0].set_ylabel(
+            LABELS[method], fontsize=8, rotation=0, ha="right", va="center", labelpad=4
+        )
+    for axes, name in zip(grid[0], ("without saliency", "with saliency"), strict=True):
+        axes.set_title(name, fontsize=9)
+    return figure
+
+
+def stack_energies(why: Explanation) -> Array:
+    """e(2) of the main kernel shapes, one block of rows each; NaN where a layer has another."""
+    shapes = main_shapes(why)
+    paths = [path for path, layer in why.layers.items() if layer.shape in shapes]
+    blocks = []
+    for shape in shapes:
+        block = np.full((int(np.prod(shape)), len(paths)), np.nan)
+        for column, path in enumerate(paths):
+            if why.layers[path].shape == shape:
+                block[:, column] = np.asarray(why[path].ed)
+        blocks.append(block)
+    return np.concatenate(blocks)
