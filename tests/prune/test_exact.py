@@ -628,3 +628,30 @@ class TestNothingHalfDone:
             xf.channel_prune_(model, torch.randn(1, 3, 8, 8), scores, zero=0.5)
         after = model.state_dict()
         assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+class PadsByNothing(nn.Module):
+    """Cuts an empty strip off, as networks with windows do when nothing is to be padded."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = conv(3, 6, 0, 3), conv(6, 2)
+
+    def forward(self, x):
+        x = F.relu(self.one(x))
+        strip = x[:, :, x.shape[2] :]
+        return self.two(torch.cat([x, strip[:, 1:5].relu().new_zeros(len(x), 6, 0, x.shape[3])], 2))
+
+
+def test_empty_tensors_are_looked_through():
+    check(PadsByNothing(), cut=False)
+
+
+def test_a_slice_of_nothing():
+    class Slices(PadsByNothing):
+        def forward(self, x):
+            x = F.relu(self.one(x))
+            empty = x[:, :, :0]
+            return self.two(x) + empty[:, : empty.shape[1] // 2].sum()
+
+    check(Slices(), cut=False)

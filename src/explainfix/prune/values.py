@@ -45,6 +45,8 @@ class Value:
                 const = unknown(len(self.shape))
                 break
         size = self.shape[axis]
+        if not labels.numel() or not const.numel():  # nothing is in it, so nothing is known
+            return torch.full((size,), NONE), torch.full((size,), torch.nan, dtype=torch.float64)
         return labels.reshape(-1).expand(size), const.reshape(-1).expand(size)
 
 

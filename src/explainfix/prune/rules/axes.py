@@ -44,6 +44,8 @@ def pin_single(state: State, value: Value) -> None:
 
 def even(const: Tensor, axes: Iterable[int]) -> Tensor:
     """The constants that are the same along these axes, which get length one."""
+    if not const.numel():  # nothing is in it
+        return torch.full([1] * const.dim(), torch.nan, dtype=torch.float64)
     for axis in axes:
         first = const.narrow(axis, 0, 1)
         const = torch.where((const == first).all(axis, keepdim=True), first, torch.nan)
