@@ -20,7 +20,7 @@ from rich.table import Table
 import explainfix as xf
 
 SHARES = {"torchvision:resnet50": (0.9, 0.99, 0.999), "torchvision:densenet121": (0.8, 0.9)}
-RACES = ("resnet50", "densenet121", "efficientnet_b0", "mobilenet_v2")
+COMPARED = ("resnet50", "densenet121", "efficientnet_b0", "mobilenet_v2")
 ROUNDS = 5
 OUT = Console(highlight=False)
 
@@ -84,7 +84,7 @@ def theirs(model, example):
 def beside_torch_pruning():
     rows = table("network", "explainfix", "Torch-Pruning", "ratio")
     example = torch.randn(1, 3, 224, 224)
-    for name in RACES:
+    for name in COMPARED:
         times = {ours: [], theirs: []}
         for _ in range(ROUNDS):
             network = xf.create_model(f"torchvision:{name}").eval()
