@@ -93,7 +93,7 @@ def line(name, row):
         result += " (output hardly varies)" if row["silent"] else ""
     elif row["reason"]:
         result = f"**{result}**: {row['reason']}"
-    rival = row.get("rival", {"verdict": "not tried"})
+    rival = row.get("rival", {"verdict": "not tried", "reason": ""})
     theirs = rival["verdict"]
     if "TooLong" in rival["reason"]:
         theirs = rival["reason"].partition(": ")[2]
