@@ -2,7 +2,6 @@
 
 import copy
 import json
-import os
 
 import pytest
 import torch
@@ -13,8 +12,6 @@ from explainfix.cli import main
 from explainfix.lab.measure import tuning
 from explainfix.lab.measure.timing import Timing
 from explainfix.lab.measure.tuning import BOTH, FRUGAL, LAST, PLAIN, tune
-
-CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 
 
 def network():
@@ -45,20 +42,6 @@ def test_the_choice_follows_from_the_times(monkeypatch, times, flags):
     kept = {tried.name: tried.kept_bytes for tried in found.tried}
     assert kept[FRUGAL] < kept[PLAIN] == kept[LAST]
     assert len(found.why) == 2
-
-
-def test_kernels_are_kept_before_the_first_convolution(monkeypatch):
-    monkeypatch.setenv(CAPACITY, "")  # given back afterwards
-    monkeypatch.delenv(CAPACITY)
-    seen = []
-
-    class Convolution(nn.Conv2d):
-        def forward(self, x):
-            seen.append(os.environ.get(CAPACITY))
-            return super().forward(x)
-
-    tune(nn.Sequential(Convolution(1, 1, 3)), torch.randn(1, 1, 8, 8), seconds=0.1)
-    assert int(seen[0]) > 1024
 
 
 def test_it_really_tries_and_leaves_the_model_alone():
