@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.stats import rankdata
 
 from explainfix.lab.measure.statistics import (
     Significance,
@@ -17,7 +18,7 @@ from explainfix.lab.measure.statistics import (
 
 def exact(differences, alternative):
     """All 2^n signs of the ranks are equally likely if there is no difference."""
-    ranks = np.abs(differences).argsort().argsort() + 1
+    ranks = rankdata(np.abs(differences))  # equal ones share theirs
     signs = np.array(list(itertools.product([0, 1], repeat=len(ranks))))
     sums, seen = signs @ ranks, ranks[differences > 0].sum()
     greater, less = (sums >= seen).mean(), (sums <= seen).mean()
@@ -27,9 +28,15 @@ def exact(differences, alternative):
 
 
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-def test_wilcoxon_is_exact_for_few_pairs(alternative):
-    a = np.array([0.81, 0.84, 0.79, 0.88, 0.83, 0.90])
-    b = np.array([0.80, 0.81, 0.805, 0.83, 0.81, 0.82])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([0.81, 0.84, 0.79, 0.88, 0.83, 0.90], [0.80, 0.81, 0.805, 0.83, 0.81, 0.82]),
+        ([3, 5, 2, 1, 6, 4], [4, 4, 3, 3, 5, 5]),  # differences that are equal
+    ],
+)
+def test_wilcoxon_is_exact_for_few_pairs(a, b, alternative):
+    a, b = np.array(a), np.array(b)
     got = paired_wilcoxon(a, b, alternative=alternative)
     assert got.p == pytest.approx(exact(a - b, alternative))
     assert got.pairs == 6
