@@ -113,7 +113,7 @@ def test_stopped_by_the_user_it_goes_on(make, tmp_path):
     ("wrong", "message"),
     [
         ({"engine": "procesess"}, "unknown engine 'procesess': did you mean 'processes'"),
-        ({"count": 2}, "count=2 needs engine='processes'"),
+        ({"engine": "here", "count": 2}, "count=2 needs engine='processes'"),
         ({"engine": "processes", "count": 0}, "count=0"),
         ({"cpus": 0}, "cpus=0"),
         ({"gpus": -1}, "gpus must be at least 0"),

@@ -71,7 +71,8 @@ def _plan(configs: Mapping[str, RunConfig], runs: Path) -> dict[str, Job]:
                 config.data, skip_damaged=config.skip_damaged, **config.data_options
             )
             tasks[data] = opened.task
-        jobs[label] = Job(label, config, find_folder(runs, config.resolved(tasks[data])))
+        whole = config.resolved(tasks[data])
+        jobs[label] = Job(label, whole, find_folder(runs, whole))
     return jobs
 
 
