@@ -499,7 +499,9 @@ def test_a_rule_lets_go_what_it_should_and_no_more(name, case, monkeypatch):
 
 
 def test_every_rule_has_a_case():
-    assert set(RULES) - set(CASES) - ELSEWHERE == set()
+    # Not those of one's own, which other tests may have added.
+    ours = {name for name, rule in RULES.items() if rule.__module__.startswith("explainfix.")}
+    assert ours - set(CASES) - ELSEWHERE == set()
 
 
 class TestRulesOfOnesOwn:
