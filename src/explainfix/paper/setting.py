@@ -19,7 +19,7 @@ T = TypeVar("T")
 K = TypeVar("K")  # a frozen dataclass that tells one run from another
 Scale = Literal["smoke", "cpu", "paper"]
 Kind = Literal["microscopy", "xrays"]
-Track = Callable[[Iterable[T], str], Iterable[T]]
+TitledTrack = Callable[[Iterable[T], str], Iterable[T]]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Setting:
     folder: Path = Path("reproduced")
     workers: Workers | None = None
     report: SweepReport | None = None
-    track: Track[Any] | None = None
+    track: TitledTrack[Any] | None = None
     dry: bool = False
 
     def __post_init__(self) -> None:
