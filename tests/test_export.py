@@ -12,7 +12,8 @@ from torch import nn
 import explainfix as xf
 from explainfix import export
 from explainfix.cli import main
-from explainfix.export import example_input, export_onnx
+from explainfix.export import export_onnx
+from explainfix.running import example_input
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'explainfix[onnx]'")
 

@@ -44,7 +44,7 @@ def test_what_is_left_is_listed():
             "_load_state_dict_post_hooks",
         }
     named = traces(model)
-    assert marks.CUTS in named[""][0]
+    assert marks.CHANGES in named[""][0]
     assert marks.RECIPE in named["0"][0]
     assert marks.WAITING not in named["0"][0]
     assert "_forward_hooks" in named["0"][1]

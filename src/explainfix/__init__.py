@@ -9,6 +9,7 @@ from .fix import fix_, list_filters, unfix_
 from .layers import spatial_layers
 from .prune import channel_prune_, fill_zero_, prune_, zero_
 from .recipe import Recipe, check_fixed, recipes
+from .steering import merge_, mix_, steer_
 from .store import load, save
 from .zoo import create_model, list_models
 
@@ -33,11 +34,14 @@ __all__ = [
     "list_filters",
     "list_models",
     "load",
+    "merge_",
+    "mix_",
     "prune_",
     "recipes",
     "saliency",
     "save",
     "spatial_layers",
+    "steer_",
     "unfix_",
     "zero_",
 ]

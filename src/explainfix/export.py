@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from . import private
-from .layers import Convolution, as_found
+from .layers import as_found
 from .running import explained, reason_of
 from .store import check_free, written
 
@@ -116,30 +116,6 @@ def export_onnx(
             seconds=time.perf_counter() - started,
             fixed=fixed,
         )
-
-
-def example_input(model: nn.Module, size: Sequence[int]) -> Tensor:
-    """Noise `(1, c, *size)` for a model whose first convolution has c inputs; one size is square.
-
-    >>> example_input(nn.Sequential(nn.Conv2d(3, 8, 3)), [32]).shape
-    torch.Size([1, 3, 32, 32])
-    """
-    first = next((layer for layer in model.modules() if isinstance(layer, Convolution)), None)
-    if first is None:
-        raise ValueError(
-            f"{type(model).__name__} has no convolution to tell the shape of its input from"
-        )
-    axes = len(first.kernel_size)
-    if len(size) not in (1, axes) or (len(size) == 1 and axes == 3):
-        raise ValueError(
-            f"the model's inputs have {axes} axes beside batch and channels: give a size of "
-            f"{axes} numbers, not {'x'.join(map(str, size))!r}"
-        )
-    if min(size) < 1:
-        raise ValueError(f"a size must be at least 1, not {min(size)}")
-    shape = 1, first.in_channels, *(size if len(size) == axes else (*size,) * axes)
-    noise = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    return noise.to(first.weight)
 
 
 def _require(*packages: str) -> None:

@@ -21,6 +21,7 @@ from .layers import (
     select_layers,
     spatial_layers,
 )
+from .mixing.mix import mix_, unmixed_layers
 from .recipe import FROM_MODELS, KernelRecipe, Recipe, digest, mark_fixed, recipe_of, rounded
 from .registry import filters, unknown
 
@@ -59,6 +60,7 @@ def fix_(
     layers: str | Iterable[str] | None = None,
     guide: nn.Module | None = None,
     scale: KernelScale = "paper",
+    mix: bool = False,
     progress: Track | None = None,
     **options: Any,
 ) -> Recipe:
@@ -68,7 +70,8 @@ def fix_(
     the layers to fix (paths or patterns such as "layer4.*"; all by default). `scale="paper"` keeps
     the norm of the method; "fan_in" gives the activations the variance that Kaiming's
     initialisation would, for networks without normalisation. `guide` guides "guidedsteer", by
-    default the model itself. `progress` wraps the loop over layers, as `rich.progress.track` does.
+    default the model itself. `mix` puts a learned 1x1 behind the layers that nothing learned mixes,
+    see `mix_`. `progress` wraps the loop over layers, as `rich.progress.track` does.
 
     A layer's kernels depend on the seed and on the layer's path alone. On any error the model is
     as it was.
@@ -92,6 +95,7 @@ def fix_(
 
     chosen = select_layers(model, layers)
     require_writable_kernels(chosen)
+    unmixed = unmixed_layers(model, suppose_fixed=chosen) if mix else []
     planned: dict[str, tuple[Tensor, KernelRecipe]] = {}
     # One BLAS thread: the bits must not depend on how many there are.
     with threadpool_limits(limits=1, user_api="blas"):
@@ -113,6 +117,8 @@ def fix_(
         with torch.no_grad():
             chosen[path].weight.copy_(weight)
         mark_fixed(chosen[path], recipe)
+    if unmixed:
+        mix_(model, layers=unmixed)
     digests = {path: recipe.digest for path, (_, recipe) in planned.items()}
     return Recipe(method, seed, scale, options, digests)
 

@@ -3,19 +3,20 @@
 import fnmatch
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from .registry import unknown
 
+T = TypeVar("T")
 Track = Callable[[Iterable[Any]], Iterable[Any]]  # wraps a loop, as `rich.progress.track` does
 
 PLAIN_CONVOLUTIONS = (
@@ -101,13 +102,20 @@ def select_layers(
             f"{type(model).__name__} has no spatial layer: none of its modules is a convolution "
             "whose kernel has more than one element"
         )
+    return matching(every, patterns, "spatial layer")
+
+
+def matching(
+    every: Mapping[str, T], patterns: str | Iterable[str] | None, kind: str
+) -> dict[str, T]:
+    """Those whose path equals or matches one of `patterns`, in the order of `every`."""
     if patterns is None:
-        return every
+        return dict(every)
     chosen: set[str] = set()
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         matches = fnmatch.filter(every, pattern)
         if not matches:
-            raise unknown("spatial layer", pattern, every, "explainfix info MODEL")
+            raise unknown(kind, pattern, every, "explainfix info MODEL")
         chosen.update(matches)
     if not chosen:
         raise ValueError("no layer was named; leave `layers` out for all of them")
@@ -166,6 +174,17 @@ def kernels_by_output(layer: Convolution, weight: NDArray[Any]) -> NDArray[Any]:
     places = range(3, 3 + len(split))
     order = [0, 2, *places[1::2], 1, *places[::2]]
     return parts.transpose(order).reshape(-1, inputs, *seen)
+
+
+def kernel_grid(weight: Tensor, layer: Convolution) -> Tensor:
+    """A layer's weight, or what has its first two axes, as `(groups, outputs, inputs, ...)`.
+
+    >>> layer = nn.ConvTranspose2d(16, 8, 4, groups=2)
+    >>> kernel_grid(layer.weight, layer).shape
+    torch.Size([2, 4, 8, 4, 4])
+    """
+    by_group: Tensor = weight.unflatten(0, (layer.groups, -1))
+    return by_group.transpose(1, 2) if getattr(layer, "transposed", False) else by_group
 
 
 @contextmanager

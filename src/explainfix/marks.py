@@ -3,7 +3,7 @@
 | on | what | by |
 |---|---|---|
 | a model | `ORIGIN`: what `create_model` was asked for, or `None` | `store.set_origin` |
-| a model | `CUTS`: what was removed from it, cut by cut | `prune.cut.remember_cut` |
+| a model | `CHANGES`: how its modules were cut, parted or merged, in order | `changes.remember` |
 | a convolution | `RECIPE`: how its kernels were fixed; in a state_dict's metadata too | `recipe` |
 | a convolution | `WAITING`: a recipe, until the load that brought it has ended | `recipe` |
 | a convolution | a state_dict hook and a load_state_dict hook that carry its recipe | `recipe` |
@@ -15,6 +15,6 @@ No parameter, buffer, module or key of a state_dict is added, and no class chang
 """
 
 ORIGIN = "explainfix_origin"
-CUTS = "explainfix_cuts"
+CHANGES = "explainfix_changes"
 RECIPE = "explainfix_recipe"
 WAITING = "explainfix_waiting"

@@ -6,12 +6,14 @@ Models take and give tuples, dictionaries, dataclasses, any object.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from .layers import Convolution
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, nn.Module)
 
@@ -38,6 +40,30 @@ def map_tensors(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     (tensor([-1., -1.]), {'a': [tensor([-1.])], 'b': 'text'})
     """
     return _changed(tree, change, {})
+
+
+def example_input(model: nn.Module, size: Sequence[int]) -> Tensor:
+    """Noise `(1, c, *size)` for a model whose first convolution has c inputs; one size is square.
+
+    >>> example_input(nn.Sequential(nn.Conv2d(3, 8, 3)), [32]).shape
+    torch.Size([1, 3, 32, 32])
+    """
+    first = next((layer for layer in model.modules() if isinstance(layer, Convolution)), None)
+    if first is None:
+        raise ValueError(
+            f"{type(model).__name__} has no convolution to tell the shape of its input from"
+        )
+    axes = len(first.kernel_size)
+    if len(size) not in (1, axes) or (len(size) == 1 and axes == 3):
+        raise ValueError(
+            f"the model's inputs have {axes} axes beside batch and channels: give a size of "
+            f"{axes} numbers, not {'x'.join(map(str, size))!r}"
+        )
+    if min(size) < 1:
+        raise ValueError(f"a size must be at least 1, not {min(size)}")
+    shape = 1, first.in_channels, *(size if len(size) == axes else (*size,) * axes)
+    noise = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    return noise.to(first.weight)
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import explainfix as xf
-from explainfix.prune.recording.call import Call
-from explainfix.prune.recording.record import record
+from explainfix.recording.call import Call
+from explainfix.recording.record import record
 from explainfix.zoo.unetd import UNetD
 
 

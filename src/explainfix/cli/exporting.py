@@ -11,7 +11,8 @@ from typing import Annotated
 from rich.console import Console
 from rich.markup import escape
 
-from ..export import example_input, export_onnx
+from ..export import export_onnx
+from ..running import example_input
 from ..store import check_free
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json, show_status
 

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..export import example_input
 from ..fix import fix_
+from ..running import example_input
 from .app import Build, Json, Model, app, open_model, print_json, show_status
 from .exporting import read_size
 

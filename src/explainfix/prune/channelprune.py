@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from ..layers import as_found, require_writable_kernels, spatial_layers, weight_name
 from ..recipe import mark_fixed, recipe_of
+from ..recording.call import Call
 from .fill import fill_zero_
 from .liveness import plan
 from .outcome import PruneReport
 from .prune import prune_
-from .recording.call import Call
 from .request import AtLeast, Ghosts, Patterns, Request
 from .settle import analyse, params_left, settle
 from .trust import Trust

@@ -12,7 +12,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..layers import Convolution, attributes_as_found
-from ..marks import CUTS
 from .liveness import Plan
 
 
@@ -28,32 +27,24 @@ class Cut:
     groups: dict[str, int]
     attributes: dict[str, int | list[int]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, plan: Plan) -> Cut:
+        """What remains to be known of a plan that was carried out."""
+        keep = {f"{name}|{axis}": kept.tolist() for (name, axis), kept in plan.keep.items()}
+        attributes = {f"{path}|{name}": value for (path, name), value in plan.attributes.items()}
+        return cls(keep, dict(plan.groups), attributes)
 
-def cuts_of(model: nn.Module) -> list[Cut]:
-    """How a model was cut since it was built, in order."""
-    return list(getattr(model, CUTS, []))
-
-
-def remember_cut(model: nn.Module, plan: Plan) -> None:
-    keep = {f"{name}|{axis}": kept.tolist() for (name, axis), kept in plan.keep.items()}
-    attributes = {f"{path}|{name}": value for (path, name), value in plan.attributes.items()}
-    setattr(model, CUTS, [*cuts_of(model), Cut(keep, dict(plan.groups), attributes)])
-
-
-def cut_again_(model: nn.Module, cuts: list[Cut]) -> None:
-    """Cut a newly built model as another one was; its numbers are loaded afterwards."""
-    for cut in cuts:
+    def again_(self, model: nn.Module) -> None:
+        """Cut a newly built model as another one was."""
         keep = {}
-        for place, indices in cut.keep.items():
+        for place, indices in self.keep.items():
             name, _, axis = place.rpartition("|")
             keep[name, int(axis)] = torch.tensor(indices)
         attributes = {}
-        for place, value in cut.attributes.items():
+        for place, value in self.attributes.items():
             path, _, name = place.rpartition("|")
             attributes[path, name] = value
-        plan = Plan(keep, cut.groups, attributes)
-        cut_(model, plan)
-        remember_cut(model, plan)
+        cut_(model, Plan(keep, self.groups, attributes))
 
 
 def cut_(model: nn.Module, plan: Plan) -> None:

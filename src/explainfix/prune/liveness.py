@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .recording.graph import Node, Ref
+from ..recording.graph import Node, Ref
 from .request import Ghosts
 from .state import Barrier, State
 from .values import Grouping, Mixing

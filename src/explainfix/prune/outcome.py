@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from ..layers import Convolution
-from .recording.graph import Graph, Ref
+from ..recording.graph import Graph, Ref
 from .state import Barrier
 
 SILENT = 1e-4  # outputs that vary less than this between inputs, relative to their size

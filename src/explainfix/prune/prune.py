@@ -7,11 +7,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..changes import remember
 from ..layers import as_found
 from ..recipe import recipes_follow
-from .cut import cut_, remember_cut
+from ..recording.call import Call
+from .cut import Cut, cut_
 from .outcome import PruneReport, count_positions, measure, warnings_of
-from .recording.call import Call
 from .request import AtLeast, Ghosts, Patterns, Request
 from .settle import settle
 from .trust import Trust
@@ -58,7 +59,7 @@ def prune_(
     }
     with recipes_follow(model):
         cut_(model, decided)
-    remember_cut(model, decided)
+    remember(model, Cut.of(decided))
     after, layers_after = measure(model, positions)
     return PruneReport(
         before,

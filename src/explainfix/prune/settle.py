@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ..layers import as_found, attributes_as_found
+from ..recording.call import Call
+from ..recording.graph import Graph
+from ..recording.record import Failed, Recorder, record
 from ..running import tensors_in
 from .cut import cut_for_a_moment
 from .liveness import Plan, plan
-from .recording.call import Call
-from .recording.graph import Graph
-from .recording.record import Failed, Recorder, record
 from .request import Request
 from .state import State, apply_rules
 from .trust import Trust

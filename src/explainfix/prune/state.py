@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .recording.graph import Graph, Node, Ref, replaced
-from .recording.graph import functional as functional
+from ..recording.graph import Graph, Node, Ref, replaced
+from ..recording.graph import functional as functional
 from .trust import Key, Trust, Written, attributes_equal, key_of
 from .values import NONE, WILD, Grouping, Mixing, Value, channels, plain, unknown
 

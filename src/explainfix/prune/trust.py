@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from .recording.graph import Graph, Node
+from ..recording.graph import Graph, Node
 
 Key = tuple[type, str, int]
 MOST = 60  # failures, before nothing is believed any more

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .recording.graph import Node
+from ..recording.graph import Node
 
 NONE = -1  # the label of an element that belongs to no channel that could be cut
 WILD = -2  # of a tensor made of one number: as large as whatever it will be joined with

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..recording.call import Call
+from ..recording.graph import Graph, Node, replaced
 from ..running import tensors_in
 from .liveness import Life
-from .recording.call import Call
-from .recording.graph import Graph, Node, replaced
 from .state import State
 from .values import WILD, Value
 

@@ -14,11 +14,12 @@ from torch import nn
 
 from ..layers import spatial_layers
 from ..marks import ORIGIN
+from ..mixing.steered import Merge, Split
 from ..prune.cut import Cut
 from ..recipe import KernelRecipe, carry_recipe
 
 HEADER = "explainfix"  # its key in the file's metadata
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,14 @@ class Header:
     origin: Origin | None
     fixed: dict[str, KernelRecipe]
     aliases: dict[str, str]
-    cuts: list[Cut]
+    changes: list[Cut | Split | Merge]
 
 
 def read_header(path: Path, text: str) -> Header:
     try:
         raw = json.loads(text)
+        if raw["format"] == 1:  # knew no change but cuts
+            raw |= {"format": FORMAT, "changes": raw.pop("cuts")}
         if raw["format"] != FORMAT:
             raise ValueError(
                 f"{str(path)!r} has format {raw['format']!r}, this explainfix reads {FORMAT}"
@@ -71,7 +74,8 @@ def read_header(path: Path, text: str) -> Header:
                 raise TypeError(f"no such type: {recipe.dtype!r}")
             if min(recipe.shape, default=0) < 1:
                 raise TypeError(f"no such shape: {recipe.shape}")
-        for kept in (kept for cut in header.cuts for kept in cut.keep.values()):
+        cuts = [change for change in header.changes if isinstance(change, Cut)]
+        for kept in (kept for cut in cuts for kept in cut.keep.values()):
             rows = [row if isinstance(row, list) else [row] for row in kept]
             if any(index < 0 for row in rows for index in row):
                 raise TypeError("an index that is kept is negative")

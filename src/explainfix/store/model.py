@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from ..changes import changes_of, remember
 from ..layers import Track, attributes_as_found, spatial_layers, weight_name
-from ..prune.cut import cut_again_, cuts_of
 from ..recipe import (
     KernelRecipe,
     can_regenerate,
@@ -58,7 +58,7 @@ def save(model: nn.Module, path: str | Path, *, overwrite: bool = False) -> None
         "origin": asdict(origin) if origin else None,
         "fixed": {p: asdict(recipe) for p, recipe in fixed.items()},
         "aliases": aliases,
-        "cuts": [asdict(cut) for cut in cuts_of(model)],
+        "changes": [asdict(change) for change in changes_of(model)],
     }
     with written(path, overwrite=overwrite) as temporary:
         save_file(tensors, temporary, {HEADER: json.dumps(header, sort_keys=True)})
@@ -83,10 +83,11 @@ def load(
     fixed = header.fixed
     target = _rebuild(path, header.origin) if model is None else model
     with attributes_as_found(target, on_error_only=True):
-        pending = header.cuts[len(cuts_of(target)) :]  # a model given may be pruned, or not yet
         try:
-            cut_again_(target, pending)
-        except Exception as error:  # whatever a damaged cut leads to
+            for change in header.changes[len(changes_of(target)) :]:  # one given may have had some
+                change.again_(target)
+                remember(target, change)
+        except Exception as error:  # whatever a damaged change leads to
             raise ValueError(
                 f"{str(path)!r} does not fit the model, or its header is damaged: {error}"
             ) from error

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..recording.graph import Node
+from ...recording.graph import Node
 from ..state import State
 from ..values import Value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..recording.graph import Node
+from ...recording.graph import Node
 from ..state import State, rule
 from ..values import Mixing, channels
 from .axes import argument, even, lost, zero_kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..recording.graph import Node, Ref
+from ...recording.graph import Node, Ref
 from ..state import State, rule
 from ..values import Value, channels, compact, plain
 from .axes import argument, even, labelled, pin_single

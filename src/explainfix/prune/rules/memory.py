@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..recording.graph import Node
+from ...recording.graph import Node
 from ..state import State, rule
 from ..values import WILD, Value, compact, plain, unknown
 

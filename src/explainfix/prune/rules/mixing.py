@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..recording.graph import Node, Ref
+from ...recording.graph import Node, Ref
 from ..state import State, rule
 from ..values import Grouping, Mixing, channels
 

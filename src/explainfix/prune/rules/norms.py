@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..recording.graph import Node, Ref
+from ...recording.graph import Node, Ref
 from ..state import State, rule
 from ..values import Value, channels
 from .axes import pin_single

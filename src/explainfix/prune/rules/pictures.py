@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from ..recording.graph import Node
+from ...recording.graph import Node
 from ..state import State, rule
 from ..values import Value, channels
 from .axes import argument, even, labelled, lost, pin_single, zero_kept

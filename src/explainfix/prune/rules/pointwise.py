@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..recording.graph import Node, Ref
+from ...recording.graph import Node, Ref
 from ..state import State, functional, rule, with_values
 from ..values import NONE, Value, compact, widened
 from .axes import argument, zero_kept

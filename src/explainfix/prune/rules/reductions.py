@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..recording.graph import Node
+from ...recording.graph import Node
 from ..state import State, rule
 from ..values import NONE, Value, compact
 from .axes import argument, axes_of, even, kept, labelled, lost, pin_single, zero_kept

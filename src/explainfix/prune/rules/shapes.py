@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..recording.graph import Node
+from ...recording.graph import Node
 from ..state import State, listed, rule, run_on
 from ..values import NONE, WILD, Value, channels, compact, joined, plain, widened
 from .axes import even, zero_kept

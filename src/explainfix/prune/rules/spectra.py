@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..recording.graph import Node
+from ...recording.graph import Node
 from ..state import State, rule
 from ..values import Value
 from .axes import axes_of, even, labelled, pin_single, zero_kept

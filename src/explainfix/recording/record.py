@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...layers import Convolution, weight_name
-from ...running import reason_of, tensors_in
+from ..layers import Convolution, weight_name
+from ..running import reason_of, tensors_in
 from .call import Call, same_seeds, stilled
 from .graph import Graph, Node, Ref, View, functional, replaced, rule_name
 

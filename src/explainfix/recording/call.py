@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...running import map_tensors, tensors_in
+from ..running import map_tensors, tensors_in
 from .graph import CHANCE, rule_name
 
 
