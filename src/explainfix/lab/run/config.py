@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...fix import KernelScale
-from ...registry import filters, unknown
+from ...registry import bases, filters, unknown
 from ...zoo.opening import file_of
 from ..data.dataset import Task
 from .losses import TASK_LOSSES
@@ -22,6 +22,8 @@ from .losses import TASK_LOSSES
 DEFAULT_LR: dict[Task, float] = {"segmentation": 0.008, "multilabel": 1e-4, "multiclass": 1e-4}
 
 FORMAT = 2  # what the options of a run mean: to be raised if the same options give another run
+# Options that came later, as they are in a run without them: names of earlier runs stay.
+LATER = {"mix": False, "steer": False, "steer_filters": None, "steer_energy": None}
 HARMLESS = ("workers", "checkpoint_seconds", "tensorboard", "frugal")  # no result depends on these
 
 
@@ -59,6 +61,15 @@ class RunConfig:
         Only these layers: paths or patterns such as 'layer4.*'.
     fix_options
         Options of the rule.
+    mix
+        Put a learned 1x1 behind the fixed layers that nothing learned mixes.
+    steer
+        Fixed filters for each channel and a learned 1x1 in the place of dense convolutions; fix
+        may then name a basis too (dct2, haar, pca).
+    steer_filters
+        How many filters a channel has (default: a whole basis, or one that is drawn).
+    steer_energy
+        The share of a layer's energy that the filters of a basis must hold.
     zero
         Share of the fixed kernels, least salient first, that are zero from the first step on.
     prune
@@ -118,6 +129,10 @@ class RunConfig:
     fix_guide: str | None = None
     fix_layers: tuple[str, ...] = ()
     fix_options: Mapping[str, Any] = field(default_factory=dict)
+    mix: bool = False
+    steer: bool = False
+    steer_filters: int | None = None
+    steer_energy: float | None = None
     zero: float | None = None
     prune: bool = False
     epochs: int = 20
@@ -147,15 +162,22 @@ class RunConfig:
             _at_least(self, name, 1)
         for name in ("seed", "fix_seed", "workers", "weight_decay", "checkpoint_seconds"):
             _at_least(self, name, 0)
-        _at_least(self, "eval_batch_size", 1)
+        for name in ("eval_batch_size", "steer_filters"):
+            _at_least(self, name, 1)
         for name in ("lr", "clip"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"{name} must be above 0, not {value!r}")
-        if self.fix is not None:
+        if self.fix is not None and not (self.steer and self.fix in bases):
             filters.find(self.fix)
-        elif self.fix_guide is not None or self.fix_layers or self.fix_options:
-            raise ValueError("fix_guide, fix_layers and fix_options need fix, the rule to use")
+        elif self.fix is None:
+            for name in ("fix_guide", "fix_layers", "fix_options", "mix", "steer"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} needs fix, the rule to use")
+        if self.mix and self.steer:
+            raise ValueError("give mix or steer, not both: steered layers are mixed already")
+        if not self.steer and (self.steer_filters, self.steer_energy) != (None, None):
+            raise ValueError("steer_filters and steer_energy need steer")
         if self.zero is None and self.prune:
             raise ValueError("prune needs zero, the share of the kernels to begin with")
         if self.zero is not None:
@@ -185,7 +207,8 @@ class RunConfig:
         It changes with any option that may change the result, with the content of the files that
         `model`, `weights` and `fix_guide` name, and with what runs of this version mean.
         """
-        return self._named([FORMAT, self.decisive()])
+        told = {k: v for k, v in self.decisive().items() if k not in LATER or v != LATER[k]}
+        return self._named([FORMAT, told])
 
     def former_name(self) -> str:
         """The folder as it was named when names left defaults out."""

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -14,10 +15,13 @@ from torch import nn
 
 from ...fix import fix_
 from ...recipe import recipes
+from ...registry import bases
+from ...steering import mix_, steer_
 from ...store import load
 from ...zoo import create_model
 from ...zoo.opening import is_saved, open_guide
 from ..data.dataset import Dataset, open_dataset
+from ..data.loader import Share, training_steps
 from .checkpoint import Checkpoint, writing
 from .config import RunConfig, differences, make_config, read_config
 from .pruned_start import zero_kernels_
@@ -91,18 +95,29 @@ def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
                 weights=config.weights,
             )
         if config.fix is not None:
-            fix_(
-                model,
-                config.fix,
-                seed=config.fix_seed,
-                scale=config.fix_scale,
-                guide=open_guide(config.fix_guide) if config.fix_guide else None,
-                layers=config.fix_layers or None,
-                **config.fix_options,
-            )
+            set_filters_(model, config, dataset)
         if config.zero is not None:
             zero_kernels_(model, config, dataset)
     return model
+
+
+def set_filters_(model: nn.Module, config: RunConfig, dataset: Dataset) -> None:
+    """Fix the filters of a run's network: as they are, or with a 1x1 that mixes or steers them."""
+    assert config.fix is not None
+    drawn = not config.steer or config.fix not in bases
+    rule: dict[str, Any] = {"scale": config.fix_scale} if drawn else {}
+    if config.fix_guide:
+        rule["guide"] = open_guide(config.fix_guide)
+    rule |= {"seed": config.fix_seed, "layers": config.fix_layers or None, **config.fix_options}
+    if config.steer:
+        steer_(model, config.fix, filters=config.steer_filters, energy=config.steer_energy, **rule)
+        return
+    fix_(model, config.fix, **rule)
+    if config.mix:
+        [[(images, _)]] = islice(
+            training_steps(dataset, config.train_split, Share(1), seed=config.seed, epoch=0), 1
+        )
+        mix_(model, example_inputs=images.to(next(model.parameters())))
 
 
 def find_folder(runs: Path, config: RunConfig) -> Path:

@@ -1,0 +1,162 @@
+"""What fixing costs in each form: whole, mixed and steered networks beside learned ones.
+
+    cd PROJECT; python benchmarks/forms.py [--xrays PATH] [--microscopy PATH] [--runs RUNS] [--workers N]
+                               [--only WORD ...] [--without WORD ...] [--table]
+
+Every form is trained with the same recipe and the same five seeds. The score is that of the test
+images after the last epoch, as one cycle of the rate ends there and nothing is chosen. A form is
+within a margin of learned filters if the 95% interval of the mean difference (paired by seed, t
+distribution) ends above minus that margin. The forms, margins and seeds below were set before the
+first run. Runs that are done are read; `--table` prints the table of what is done.
+"""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from explainfix.lab.run.config import RunConfig
+from explainfix.lab.run.folder import find_folder, is_finished, read_run
+from explainfix.lab.run.process import prepare_process
+from explainfix.lab.sweep.sweep import Workers, sweep
+
+SEEDS = range(5)
+UNET = "benchmarks/plain_unet.py:unet"
+
+
+@dataclass(frozen=True)
+class Form:
+    """One row of the table: a network, what is done to its filters, and the margin promised."""
+
+    network: str
+    name: str
+    options: dict
+    margin: float | None = None
+
+
+def forms(network, margins, **named):
+    learned = Form(network, "learned", {})
+    return [learned, *(Form(network, name, o, margins.get(name)) for name, o in named.items())]
+
+
+GHAAR, UNCHANGED, PSINE = {"fix": "ghaar"}, {"fix": "unchanged"}, {"fix": "psine"}
+ONE = {"steer": True, "steer_filters": 1}
+TWO = {"steer": True, "steer_filters": 2}
+XRAYS = [
+    *forms(
+        "timm:resnet26",
+        {"ghaar": 0.01, "unchanged": 0.01, "psine": 0.01},
+        ghaar=GHAAR,
+        unchanged=UNCHANGED,
+        psine=PSINE,
+    ),
+    *forms(
+        "torchvision:resnet18",
+        {"ghaar mixed": 0.015, "unchanged mixed": 0.015, "ghaar steered, 1 filter": 0.02,
+         "psine steered, 1 filter": 0.02},
+        **{
+            "ghaar": GHAAR,
+            "ghaar mixed": GHAAR | {"mix": True},
+            "unchanged mixed": UNCHANGED | {"mix": True},
+            "ghaar steered, 1 filter": GHAAR | ONE,
+            "psine steered, 1 filter": PSINE | ONE,
+            "ghaar steered, 2 filters": GHAAR | TWO,
+        },
+    ),
+]  # fmt: skip
+MICROSCOPY = forms(
+    UNET,
+    {"ghaar mixed": 0.01, "ghaar steered, 1 filter": 0.01, "ghaar steered, 2 filters": 0.01},
+    **{
+        "ghaar": GHAAR,
+        "ghaar mixed": GHAAR | {"mix": True},
+        "ghaar steered, 1 filter": GHAAR | ONE,
+        "ghaar steered, 2 filters": GHAAR | TWO,
+    },
+)
+
+
+def config(form, seed, places):
+    """The run of a form: one recipe for all of a dataset."""
+    on_xrays = form in XRAYS
+    recipe = (
+        {"data": places["xrays"], "data_options": {"size": 64}, "epochs": 12, "lr": 1e-3,
+         "batch_size": 32, "evaluate_every": 12}
+        if on_xrays
+        else {"data": places["microscopy"], "data_options": {"crop": 128}, "epochs": 18,
+              "lr": 8e-3, "batch_size": 10, "evaluate_every": 18}
+    )  # fmt: skip
+    return RunConfig(
+        model=form.network, evaluate_on=("val", "test"), schedule="onecycle", seed=seed,
+        fix_seed=seed, channels_last=True, **recipe, **form.options,
+    )  # fmt: skip
+
+
+def scores(form, places, runs):
+    """By seed, of the runs that are done; and their mean seconds an epoch."""
+    column, task = ("test auc", "multilabel") if form in XRAYS else ("test dice", "segmentation")
+    found, seconds = {}, []
+    for seed in SEEDS:
+        folder = find_folder(runs, config(form, seed, places).resolved(task))
+        if is_finished(folder):
+            last = read_run(folder).history[-1]
+            found[seed] = last[column]
+            seconds.append(last["seconds"])
+    return found, float(np.mean(seconds)) if seconds else np.nan
+
+
+def print_table(every, places, runs):
+    print("| network | form | seeds | test score | difference to learned (95%) | margin | within |")
+    print("|---|---|---|---|---|---|---|")
+    learned = {}
+    for form in every:
+        found, _ = scores(form, places, runs)
+        if form.name == "learned":
+            learned = found
+        mean = f"{np.mean(list(found.values())):.4f}" if found else "-"
+        both = sorted(set(found) & set(learned))
+        gap, within, margin = "", "", ""
+        if form.name != "learned" and len(both) > 1:
+            d = np.array([found[seed] - learned[seed] for seed in both])
+            half = stats.t.ppf(0.975, len(d) - 1) * d.std(ddof=1) / np.sqrt(len(d))
+            gap = f"{d.mean():+.4f} ({d.mean() - half:+.4f} to {d.mean() + half:+.4f})"
+            if form.margin:
+                margin, within = f"{form.margin}", "yes" if d.mean() - half > -form.margin else "no"
+        print(f"| {form.network.rpartition(':')[2]} | {form.name} | {len(found)} | {mean} "
+              f"| {gap} | {margin} | {within} |")  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--xrays", default="../shared/data/nih_cxr14")
+    parser.add_argument("--microscopy", default="../shared/data/bbbc038v1")
+    parser.add_argument("--runs", type=Path, default=Path("runs/forms"))
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--without", nargs="*", default=[])
+    parser.add_argument("--table", action="store_true")
+    given = parser.parse_args()
+    places = {"xrays": f"nih-cxr14:{given.xrays}", "microscopy": f"bbbc038v1:{given.microscopy}"}
+    every = [
+        form
+        for form in [*XRAYS, *MICROSCOPY]
+        for label in [f"{form.network} {form.name}"]
+        if not given.only or any(word in label for word in given.only)
+        if not any(word in label for word in given.without)
+    ]
+    if not given.table:
+        prepare_process()
+        configs = {
+            f"{form.network} {form.name} {seed}": config(form, seed, places)
+            for seed in SEEDS
+            for form in every
+        }
+        sweep(configs, runs=given.runs, workers=Workers(count=given.workers, cpus=1),
+              report=lambda moment: None)  # fmt: skip
+    print_table(every, places, given.runs)
+
+
+if __name__ == "__main__":
+    main()

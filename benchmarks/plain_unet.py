@@ -1,0 +1,38 @@
+"""A plain U-Net: dense 3x3 convolutions, BatchNorm, ReLU, nothing that mixes channels alone."""
+
+import torch
+from torch import nn
+
+WIDTHS = (8, 16, 32, 64)
+
+
+def block(inputs, outputs):
+    layers = []
+    for channels in (inputs, outputs):
+        layers += [nn.Conv2d(channels, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs)]
+        layers.append(nn.ReLU(inplace=True))
+    return nn.Sequential(*layers)
+
+
+class UNet(nn.Module):
+    def __init__(self, in_channels, num_classes):
+        super().__init__()
+        pairs = list(zip((in_channels, *WIDTHS), WIDTHS, strict=False))
+        self.down = nn.ModuleList(block(inputs, outputs) for inputs, outputs in pairs)
+        joined = [(low + high, low) for low, high in zip(WIDTHS, WIDTHS[1:], strict=False)]
+        self.up = nn.ModuleList(block(inputs, outputs) for inputs, outputs in reversed(joined))
+        self.head = nn.Conv2d(WIDTHS[0], num_classes, 1)
+
+    def forward(self, x):
+        skips = []
+        for level, down in enumerate(self.down):
+            x = down(x if level == 0 else nn.functional.max_pool2d(x, 2))
+            skips.append(x)
+        for up, skip in zip(self.up, reversed(skips[:-1]), strict=True):
+            x = nn.functional.interpolate(x, size=skip.shape[2:], mode="nearest")
+            x = up(torch.cat([skip, x], 1))
+        return self.head(x)
+
+
+def unet(num_classes=1, in_channels=3):
+    return UNet(in_channels, num_classes)
