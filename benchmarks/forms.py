@@ -1,6 +1,6 @@
 """What fixing costs in each form: whole, mixed and steered networks beside learned ones.
 
-    cd PROJECT; python benchmarks/forms.py [--xrays PATH] [--microscopy PATH] [--runs RUNS] [--workers N]
+    python benchmarks/forms.py [--xrays PATH] [--microscopy PATH] [--runs RUNS] [--workers N]
                                [--only WORD ...] [--without WORD ...] [--table]
 
 Every form is trained with the same recipe and the same five seeds. The score is that of the test

@@ -1,5 +1,7 @@
 """A plain U-Net: dense 3x3 convolutions, BatchNorm, ReLU, nothing that mixes channels alone."""
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 
@@ -17,10 +19,9 @@ def block(inputs, outputs):
 class UNet(nn.Module):
     def __init__(self, in_channels, num_classes):
         super().__init__()
-        pairs = list(zip((in_channels, *WIDTHS), WIDTHS, strict=False))
-        self.down = nn.ModuleList(block(inputs, outputs) for inputs, outputs in pairs)
-        joined = [(low + high, low) for low, high in zip(WIDTHS, WIDTHS[1:], strict=False)]
-        self.up = nn.ModuleList(block(inputs, outputs) for inputs, outputs in reversed(joined))
+        self.down = nn.ModuleList(block(*pair) for pair in pairwise((in_channels, *WIDTHS)))
+        joined = [(low + high, low) for low, high in pairwise(WIDTHS)]
+        self.up = nn.ModuleList(block(*pair) for pair in reversed(joined))
         self.head = nn.Conv2d(WIDTHS[0], num_classes, 1)
 
     def forward(self, x):
