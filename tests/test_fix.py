@@ -127,7 +127,7 @@ GOLDEN = {
     "dct2": "1a95124055489b71b19e197d5d9c9e29",
     "ghaar": "978cd16e5ba6cfc1db10bf974c7cdfe8",
     "ones": "1c96ee5ca754d75ca1d794bf0d8d787f",
-    "psine": "a7fe6fd5d1744e8a69ebed1387b3c545",
+    "psine": "997adc63bcb5c0c0921584075dabed91",
 }
 
 

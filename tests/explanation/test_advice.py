@@ -50,10 +50,10 @@ def test_idle_layers_are_named_with_their_share_and_parameters():
 @pytest.mark.parametrize("basis", ["dct2", "haar", "pca"])
 def test_a_network_that_passes_no_brightness_is_told(basis):
     model = nn.Sequential(nn.Conv2d(4, 8, 4), nn.Conv2d(8, 8, 4))
-    xf.fix_(model, "psine")
+    xf.fix_(model, "psine", centre="mean")
     found = said(xf.explain(model, basis=basis), "brightness")
     assert len(found) == (basis != "pca")  # which has no constant filter
-    xf.fix_(model, "psine", keep_mean=True, layers="1")
+    xf.fix_(model, "psine", layers="1")
     assert not said(xf.explain(model, basis=basis), "brightness")
 
 

@@ -10,7 +10,7 @@ from explainfix.filters.psine import draw_lengths, draw_powers, psine
     "shape", [(50, 40, 3, 3), (9, 5, 7), (9, 5, 1, 7), (9, 5, 3, 3, 3), (99, 99, 2)]
 )
 def test_kernels_have_zero_mean_and_unit_norm(shape):
-    kernels = psine(shape, Draw(0, "")).reshape(shape[0] * shape[1], -1)
+    kernels = psine(shape, Draw(0, ""), centre="mean").reshape(shape[0] * shape[1], -1)
     np.testing.assert_allclose(kernels.mean(1), 0, atol=1e-9)
     np.testing.assert_allclose((kernels**2).sum(1), 1, atol=1e-9)
 
@@ -29,7 +29,7 @@ def test_the_full_space_is_steered():
     assert (powers.max(0)[lengths > 40] > 10).all()
 
 
-def by_hand(shape, draw, *, keep_mean=False):
+def by_hand(shape, draw, centre):
     """The definition with a plain loop over kernels and terms, from the same random numbers."""
     count, kernel = shape[0] * shape[1], shape[2:]
     lengths = draw_lengths(draw, count)
@@ -54,18 +54,28 @@ def by_hand(shape, draw, *, keep_mean=False):
             for axis in range(len(kernel)):
                 product = np.multiply.outer(product, waves[axis][place])
             made[i] += weights[place] * product ** powers[place]
-    if not keep_mean:
-        made -= made.mean(axis=tuple(range(1, made.ndim)), keepdims=True)
+    for kernel in made:
+        if centre == "range":
+            kernel -= (kernel.max() + kernel.min()) / 2
+        elif centre == "mean":
+            kernel -= kernel.mean()
     norms = np.sqrt((made.reshape(count, -1) ** 2).sum(1))
     return (made.reshape(count, -1) / norms[:, None]).reshape(shape)
 
 
-@pytest.mark.parametrize("keep_mean", [False, True])
+@pytest.mark.parametrize("centre", ["range", "mean", "none"])
 @pytest.mark.parametrize("shape", [(6, 5, 3, 3), (6, 5, 9), (6, 5, 1, 7), (3, 4, 2, 3, 4)])
-def test_any_shape_equals_the_definition(shape, keep_mean):
-    expected = by_hand(shape, Draw(3, "x"), keep_mean=keep_mean)
-    found = psine(shape, Draw(3, "x"), keep_mean=keep_mean)
+def test_any_shape_equals_the_definition(shape, centre):
+    expected = by_hand(shape, Draw(3, "x"), centre)
+    found = psine(shape, Draw(3, "x"), centre=centre)
     np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(("size", "share"), [(3, 0.071), (5, 0.076), (7, 0.078)])
+def test_as_much_of_the_energy_is_constant_as_in_the_original(size, share):
+    kernels = psine((200, 200, size, size), Draw(0, "")).reshape(-1, size * size)
+    constant = kernels.sum(1) ** 2 / size**2  # of kernels of unit norm
+    assert constant.mean() == pytest.approx(share, abs=0.003)
 
 
 @pytest.mark.parametrize("size", [3, 5, 7])

@@ -121,7 +121,7 @@ def _brightness(why: Explanation) -> list[Advice]:
     text = (
         f"No spatial layer has {BLIND:.0%} of its energy in the constant filter (the most is "
         f"{most:.2%}), so brightness does not pass, only its changes. A network that must tell "
-        "bright from dark learns badly so: give psine keep_mean, or take ghaar or guidedsteer."
+        "bright from dark learns badly so: take ghaar, guidedsteer, or psine centred in its range."
     )
     return [Advice("brightness", "Blind to brightness", text, most, BLIND)]
 

@@ -18,8 +18,8 @@ STEERED = ("unchanged", "ghaar", "psine", "guidedsteer")
 METHODS = ("learned", *UNSTEERED, *STEERED)
 MARGIN = 0.02  # of Dice or AUC: what is nearer is approximately equal
 PSINE = (
-    "Psine's kernels have zero mean, as the paper says; the authors' code leaves them one (7% of "
-    "the energy)."
+    "Psine's kernels are centred in their range, as in the authors' code, which leaves them a mean "
+    "(7% of the energy); the paper's text has zero mean."
 )
 
 

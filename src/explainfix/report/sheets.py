@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..filters.dct2 import dct_basis, dct_vectors, frequency_order
 from ..filters.exact import Draw
 from ..filters.ghaar import mixtures
-from ..filters.psine import draw_term, polynomials, whiten
+from ..filters.psine import centred, draw_term, polynomials
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,7 +118,7 @@ def psine_of(terms: int, highest_power: int, count: int, seed: int) -> Array:
     total = np.zeros((_FINE, _FINE, count))
     for power in np.linspace(highest_power, 1, terms).round().astype(np.int64):
         total += draw_term(draw, [places, places], np.full(count, power), highest)
-    return np.moveaxis(whiten(total), -1, 0)
+    return np.moveaxis(centred(total, "range"), -1, 0)
 
 
 def _draw(axes: Any, kernel: Array) -> None:

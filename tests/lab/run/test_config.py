@@ -24,7 +24,7 @@ from explainfix.lab.run.config import RunConfig, differences, make_config, read_
         ("evaluate_on = []", "evaluate_on must name a split"),
         ("data_options = 3", "data_options must be a table of options, not 3"),
         ('fix = "gharr"', "unknown filter method 'gharr': did you mean 'ghaar'"),
-        ('fix_guide = "x"', "need fix"),
+        ('fix_guide = "x"', "needs fix"),
         ("zero = 0.5", "zero needs fix, or a saved model"),
         ('fix = "ghaar"\nzero = 1', "zero must be above 0 and below 1, not 1.0"),
         ('fix = "ghaar"\nzero = 0.0', "zero must be above 0 and below 1, not 0.0"),

@@ -307,7 +307,7 @@ def notes(setting: Setting, guide_name: str, seeds: int) -> list[str]:
     """What differs from the paper."""
     said = [
         f"{seeds} seeds of {KERNELS:,} kernels each. Ones has all its energy in filter 0 and is "
-        "not drawn. Psine's kernels have zero mean, so it has nothing there.",
+        "not drawn.",
         "GHaar shares one frequency among its three products, as the paper's results do; DCT-II is "
         "the orthonormal one, where the paper's formula has 2π/N for π/N.",
     ]
