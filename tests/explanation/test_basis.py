@@ -57,11 +57,12 @@ def test_haar_by_hand():
     torch.testing.assert_close(rows, torch.tensor(expected, dtype=torch.float64))
 
 
-def test_haar_says_where_there_is_none():
-    with pytest.raises(
-        ValueError, match=r"no orthonormal Haar basis for 3x3 kernels: sides must be"
-    ):
-        make("haar", (3, 3))
+@pytest.mark.parametrize("shape", [(3,), (5, 3), (2, 3, 7), (1, 6)])
+def test_haar_is_orthonormal_for_any_sides(shape):
+    rows = make("haar", shape).rows
+    torch.testing.assert_close(rows @ rows.T, torch.eye(len(rows), dtype=torch.float64))
+    assert (rows[0] == rows[0, 0]).all()  # the mean
+    assert all(len(row.unique()) <= 2 ** len(shape) + 1 for row in rows)  # steps
 
 
 def test_pca_diagonalises_the_kernels():

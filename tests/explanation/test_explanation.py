@@ -75,10 +75,8 @@ class TestSpectra:
         model = network()
         xf.fix_(model, "ghaar", layers=["a", "b"])
         why = xf.explain(model, basis=basis)
-        if basis == "haar":
-            assert list(why) == ["up"]
-            assert "no orthonormal Haar basis for 3x3" in why.skipped["a"]
-        else:
+        assert why.totals[3, 3].ed[0] > why.totals[3, 3].ed[-1]
+        if basis == "pca":
             assert why.totals[3, 3].ed[0] > 3 * why.totals[3, 3].ed[-1]  # the strongest first
             assert why["a"].e1 == ()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..filters.dct2 import dct_basis, frequency_order
@@ -49,20 +50,19 @@ def dct2(shape: Shape, kernels: Callable[[], Tensor]) -> Basis:
 
 @bases.register("haar")
 def haar(shape: Shape, kernels: Callable[[], Tensor]) -> Basis:
-    """The Haar wavelets: steps. Sides must be powers of two; index 0 is the mean, then scales."""
-    if any(side & (side - 1) for side in shape):
-        size = "x".join(map(str, shape))
-        raise ValueError(
-            f"there is no orthonormal Haar basis for {size} kernels: sides must be 2^k"
-        )
-    scales = [[0, *(int(np.log2(i)) + 1 for i in range(1, side))] for side in shape]
+    """The Haar wavelets: steps. Index 0 is the mean, then from coarse to fine.
+
+    Where a side is no power of two, halves are as equal as they can be, and steps have unequal
+    heights so that the basis is still orthonormal.
+    """
+    vectors, scales = zip(*map(_haar_vectors, shape), strict=True)
     order = sorted(
         itertools.product(*map(range, shape)),
         key=lambda index: sum(scale[i] for scale, i in zip(scales, index, strict=True)),
     )
     rows = torch.ones(1, 1, dtype=torch.float64)
-    for side in shape:
-        rows = torch.kron(rows, torch.from_numpy(_haar_vectors(side)))
+    for along in vectors:
+        rows = torch.kron(rows, torch.from_numpy(along))
     raster = [int(np.ravel_multi_index(index, shape)) for index in order]
     return Basis(rows[raster].reshape(-1, *shape), tuple(order))
 
@@ -75,13 +75,17 @@ def pca(shape: Shape, kernels: Callable[[], Tensor]) -> Basis:
     return Basis(axes.reshape(-1, *shape), None)
 
 
-def _haar_vectors(size: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    vectors = np.zeros((size, size))
-    vectors[0] = 1 / np.sqrt(size)
-    for index in range(1, size):
-        scale = 2 ** int(np.log2(index))
-        width = size // scale
-        start = (index - scale) * width
-        vectors[index, start : start + width // 2] = np.sqrt(scale / size)
-        vectors[index, start + width // 2 : start + width] = -np.sqrt(scale / size)
-    return vectors
+def _haar_vectors(size: int) -> tuple[NDArray[np.float64], list[int]]:
+    """The 1-D basis, a vector per row, and how often each one's interval was halved before."""
+    vectors, scales = [np.full(size, 1 / np.sqrt(size))], [0]
+    intervals = [(0, size, 1)]
+    for start, length, scale in intervals:  # which grows meanwhile: coarse ones come first
+        if length > 1:
+            left, right = length - length // 2, length // 2
+            vector = np.zeros(size)
+            vector[start : start + left] = np.sqrt(right / (left * length))
+            vector[start + left : start + length] = -np.sqrt(left / (right * length))
+            vectors.append(vector)
+            scales.append(scale)
+            intervals += [(start, left, scale + 1), (start + left, right, scale + 1)]
+    return np.stack(vectors), scales
