@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
@@ -112,6 +112,14 @@ def select_layers(
     if not chosen:
         raise ValueError("no layer was named; leave `layers` out for all of them")
     return {path: layer for path, layer in every.items() if path in chosen}
+
+
+def own_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers of a module, not of those in it; tied ones under each name."""
+    own: dict[str, Tensor] = {}
+    for members in (module.named_parameters, module.named_buffers):
+        own.update(members(recurse=False, remove_duplicate=False))
+    return own
 
 
 def weight_name(path: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...private import schema
 from ..recording.graph import Node
 from ..state import State
 from ..values import Value
@@ -15,7 +16,7 @@ from ..values import Value
 
 def argument(node: Node, name: str) -> Any:
     """An argument by the name that the operation's schema gives it; `None` if it has no such."""
-    for place, described in enumerate(node.op._schema.arguments):
+    for place, described in enumerate(schema(node.op).arguments):
         if described.name == name:
             if place < len(node.args):
                 return node.args[place]
