@@ -50,6 +50,17 @@ class Verdict:
     ours: str
 
 
+def decide(ours: str, *, agrees: bool, disagrees: bool | None = None) -> Verdict:
+    """By a rule in words. Without `disagrees` it is one or the other.
+
+    >>> decide("-0.1", agrees=False, disagrees=False).word, decide("-0.1", agrees=False).word
+    ('undecided', 'disagrees')
+    """
+    if agrees:
+        return Verdict("agrees", ours)
+    return Verdict("undecided" if disagrees is False else "disagrees", ours)
+
+
 def signed(found: Interval, digits: int = 3) -> str:
     """A difference with its interval.
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..lab.measure.statistics import epoch_bands
 from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run
 from .contrast import pick
-from .figures import COLOURS, GREEN, LABELS, RED, new_figure, plot_range, tidy
+from .figures import COLOURS, GREEN, LABELS, RED, Axes, Figure, new_figure, plot_range, tidy
 from .scores import METHODS, Array, curves
 from .setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SIGNIFICANT = 0.001  # the paper's, for the bands behind the curves
 

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -18,14 +17,11 @@ from ..lab.data.loader import evaluation_batches
 from ..lab.run.folder import Run, open_data
 from ..recipe import changed_layers
 from ..report.heatmap import main_shapes
-from .contrast import Verdict, Word
-from .figures import LABELS, new_figure
+from .contrast import Verdict, decide
+from .figures import LABELS, Figure, new_figure
 from .networks import find_pretrained
 from .scores import Array
 from .setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ENOUGH = 64  # a layer with fewer kernels than this says little about its distribution
 MOVED = 0.05  # the share of a layer's energy that may lie elsewhere
@@ -49,8 +45,8 @@ def large_layers(why: Explanation) -> list[str]:
 def judge_guided(moved: Sequence[float]) -> Verdict:
     """Distances between the spectra of GuidedSteer and of its guide, by the rule `GUIDED`."""
     largest, median = max(moved), float(np.median(moved))
-    word: Word = "agrees" if largest < MOVED else "undecided" if median < MOVED else "disagrees"
-    return Verdict(word, f"{median:.1%} elsewhere, at most {largest:.1%}")
+    said = f"{median:.1%} elsewhere, at most {largest:.1%}"
+    return decide(said, agrees=largest < MOVED, disagrees=median >= MOVED)
 
 
 def mean_frequency(shares: Array, size: int) -> Array:

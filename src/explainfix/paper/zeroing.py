@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +12,10 @@ from ..lab.measure.statistics import mean_interval, paired_wilcoxon
 from ..lab.run.folder import Run
 from .contrast import Measure, Rule, Scores, difference, pick, signed
 from .experiment import Rows
-from .figures import COLOURS, new_figure, tidy
+from .figures import COLOURS, Figure, new_figure, tidy
 from .scores import MARGIN, Array, curves
 from .setting import Setting
 from .xrays import Key, Start, train_methods
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,13 +21,10 @@ from ...zoo import create_model
 from .. import xrays
 from ..contrast import Measure, Verdict, samples, say_all, signed
 from ..experiment import Claim, Evidence, Experiment, Rows
-from ..figures import COLOURS, new_figure, tidy
+from ..figures import COLOURS, Figure, new_figure, tidy
 from ..networks import find_pretrained, missing_note
 from ..scores import Array
 from ..setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Maps = dict[str, Tensor]  # by layer, or level of the transform: `(channels, h, w)`
 

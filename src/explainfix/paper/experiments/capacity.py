@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, pick
 from ..experiment import Claim, Evidence, Experiment, judge_claims
-from ..figures import COLOURS, LABELS, new_figure, tidy
+from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..scores import MARGIN, STEERED
 from ..setting import Setting
 from ..xrays import Key, Start, final, train_methods
 from ..xrays import notes as shared_notes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 POOR = 0.7  # AUC of a network that has learned little
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...lab.measure.statistics import Interval, holm, paired_wilcoxon
 from ...lab.run.folder import Run
-from ..contrast import Scores, Verdict, Word, difference, pick, word_of
+from ..contrast import Scores, Verdict, decide, difference, pick, word_of
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
-from ..figures import LABELS, new_figure
+from ..figures import LABELS, Figure, new_figure
 from ..scores import MARGIN, PSINE, STEERED
 from ..setting import Setting
 from ..xrays import AUC, Key, Start, finals, finding_scores, methods, starts, train_methods
 from ..xrays import notes as shared_notes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPER_P = {  # of Fig. 10, two-sided: is the method equal to learned?
     "dct2": 2e-05,
@@ -112,11 +108,8 @@ def compare_best(test: Scores, val: Scores) -> dict[str, tuple[str, Interval]]:
 def judge_best(best: Mapping[str, tuple[str, Interval]]) -> Verdict:
     """Agrees if one architecture does, disagrees if all do."""
     words = {word_of(found) for _, found in best.values()}
-    word: Word = "agrees" if "agrees" in words else "undecided"
-    if words == {"disagrees"}:
-        word = "disagrees"
     said = (f"{family} {LABELS[m]} {found.mean:+.3f}" for family, (m, found) in best.items())
-    return Verdict(word, ", ".join(said))
+    return decide(", ".join(said), agrees="agrees" in words, disagrees=words == {"disagrees"})
 
 
 def significance(scores: Scores, findings: Mapping[str, list[float]]) -> Rows:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, difference, pick, signed
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
-from ..figures import COLOURS, LABELS, new_figure, tidy
+from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..microscopy import options, test_splits, train_methods
 from ..scores import METHODS, STEERED, curve, curves
 from ..setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 USUAL, LARGE = 0.008, 0.02
 RATES = (USUAL, LARGE)

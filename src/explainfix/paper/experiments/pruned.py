@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,17 +15,14 @@ from ...lab.measure.timing import time_training
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run, build_model, open_data
 from ...store import save
-from ..contrast import ANY, Measure, Scores, Verdict, Word, pick, samples
+from ..contrast import ANY, Measure, Scores, Verdict, decide, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
-from ..figures import COLOURS, new_figure, tidy
+from ..figures import COLOURS, Figure, new_figure, tidy
 from ..scores import MARGIN, curve
 from ..setting import Setting
 from ..xrays import Start, best_starts, final, finals, options, rate, train_methods
 from ..xrays import notes as shared_notes
 from ..zeroing import AUC, ROUNDS, ZeroedKey, shares_saved, train_zeroed, with_none_zeroed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Shares = dict[str, tuple[float, ...]]
 SHARES: Shares = {"resnet": (0.9, 0.99, 0.999), "densenet": (0.8, 0.9)}  # zeroed before pruning
@@ -139,13 +136,15 @@ def verdicts(scores: Scores) -> dict[str, Verdict]:
     others = {k: v for k, v in scores.items() if (k.family, k.zeroed) != largest}
     smallest = float(np.mean(pick(scores, family="resnet", method="unchanged", zeroed=largest[1])))
     theirs = pick(scores, family="resnet", method="learned", zeroed=0.0)
-    word: Word = "agrees" if smallest < min(theirs) else "undecided"
-    if smallest > np.mean(theirs):
-        word = "disagrees"
+    mean = float(np.mean(theirs))
     return {
         "equal": EQUAL.judge(others),
         "learned": ALIKE.judge(scores),
-        "smallest": Verdict(word, f"{smallest:.3f}, learned {np.mean(theirs):.3f}"),
+        "smallest": decide(
+            f"{smallest:.3f}, learned {mean:.3f}",
+            agrees=smallest < min(theirs),
+            disagrees=smallest > mean,
+        ),
     }
 
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,14 +21,11 @@ from ...lab.run.evaluation import compute_logits
 from ...lab.run.folder import Run, open_data
 from ...prune import zero_
 from .. import xrays
-from ..contrast import ANY, Measure, Scores, Verdict, Word, pick
+from ..contrast import ANY, Measure, Scores, Verdict, decide, pick
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
-from ..figures import COLOURS, new_figure, plot_range, tidy
+from ..figures import COLOURS, Figure, new_figure, plot_range, tidy
 from ..scores import MARGIN, Array
 from ..setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 End = Literal["most", "least"]
 ENDS: tuple[End, ...] = ("most", "least")
@@ -166,10 +163,9 @@ def judge_least(scores: Scores) -> Verdict:
             pick(scores, network=network, end="least", share=share) for share in (0, HALF)
         )
         loss[network] = float(np.subtract(whole, half).mean())
-    word: Word = "agrees" if min(loss.values()) < MARGIN else "undecided"
-    if min(loss.values()) > 2 * MARGIN:
-        word = "disagrees"
-    return Verdict(word, ", ".join(f"{name} {-value:+.3f}" for name, value in loss.items()))
+    said = ", ".join(f"{name} {-value:+.3f}" for name, value in loss.items())
+    smallest = min(loss.values())
+    return decide(said, agrees=smallest < MARGIN, disagrees=smallest > 2 * MARGIN)
 
 
 def networks(scores: Scores) -> list[str]:

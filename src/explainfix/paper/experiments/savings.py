@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import statistics
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -17,18 +17,15 @@ from ...lab.measure.statistics import mean_interval
 from ...lab.measure.timing import time_training
 from ...lab.run.folder import Run
 from ...prune import channel_prune_
-from ..contrast import Measure, Verdict, samples
+from ..contrast import Measure, Verdict, decide, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
-from ..figures import new_figure, tidy
+from ..figures import Figure, new_figure, tidy
 from ..networks import count_parameters, create_seeded
 from ..scores import Array, curve
 from ..setting import Setting
 from ..xrays import NETWORKS, Network, rate, starts, train_methods
 from ..xrays import notes as shared_notes
 from ..zeroing import ROUNDS, ZeroedKey, shares_saved, train_zeroed, with_none_zeroed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ZEROED = {"resnet": 0.99, "densenet": 0.90}  # before pruning; EfficientNet is fixed only
 PAPER = {  # Table 3: spatial parameters in millions, their share, time saved
@@ -172,13 +169,12 @@ def verdicts(
 ) -> dict[str, Verdict]:
     """The three claims, by their rules."""
     rounded = {f: (round(s / 1e6, 1), round(100 * s / all_)) for f, (all_, s) in counts.items()}
-    same = all(rounded[family] == PAPER[family][:2] for family in PAPER)
     more = {family: shares - PAPER[family][2] for family, shares in saved.items()}
     said = ", ".join(f"{titles[family]} {shares.mean():.0%}" for family, shares in saved.items())
     return {
-        "parameters": Verdict(
-            "agrees" if same else "disagrees",
+        "parameters": decide(
             ", ".join(f"{millions}e6 ({share}%)" for millions, share in rounded.values()),
+            agrees=all(rounded[family] == PAPER[family][:2] for family in PAPER),
         ),
         "faster": Verdict(FASTER.judge(samples(saved)).word, said),
         "saved": Verdict(AS_MUCH.judge(samples(more)).word, said),
