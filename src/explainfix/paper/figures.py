@@ -50,8 +50,11 @@ def new_figure(width: float = 7.0, height: float = 3.2) -> Figure:
     return figure
 
 
-def tidy(axes: Axes) -> None:
-    """Small type, two spines, a faint grid behind."""
+def tidy(axes: Axes, *, x: str = "", y: str = "", title: str = "") -> None:
+    """What an axis shows, in small type; two spines, a faint grid behind; epochs are whole."""
+    axes.set(xlabel=x, ylabel=y, title=title)
+    if x == "epoch":
+        axes.locator_params(axis="x", integer=True)
     axes.spines[["top", "right"]].set_visible(False)
     for spine in axes.spines.values():
         spine.set_color("#8a93a3")
@@ -81,9 +84,15 @@ def plot_groups(groups: Mapping[str, Sequence[float]], *, ylabel: str) -> Figure
     axes.set_xticks(range(len(groups)), labels)
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, 0.0), min(high, 1.0))  # an interval may reach further than a score can
-    axes.set_ylabel(ylabel)
-    tidy(axes)
+    tidy(axes, y=ylabel)
     return figure
+
+
+def bare(axes: Axes, name: str = "", *, size: float = 8) -> None:
+    """A picture without ticks and spines, a name on its left."""
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    axes.set_ylabel(name, fontsize=size, rotation=0, ha="right", va="center", labelpad=4)
 
 
 def frame_pictures(figure: Figure) -> None:

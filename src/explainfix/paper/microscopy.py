@@ -87,13 +87,8 @@ def plot_curves(runs: Mapping[Key, Run], split: str) -> Figure:
         bands = epoch_bands(ours, base, width=reach)
         _shade(axes, epochs, bands.higher, GREEN)
         _shade(axes, epochs, bands.lower, RED)
-        axes.set_title(LABELS[method])
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        tidy(axes)
-    for axes in grid[-1]:
-        axes.set_xlabel("epoch")
-    for axes in grid[:, 0]:
-        axes.set_ylabel("Dice")
+        tidy(axes, x="epoch", y="Dice", title=LABELS[method])
+        axes.label_outer()
     return figure
 
 

@@ -18,7 +18,7 @@ from ..lab.run.folder import Run, open_data
 from ..recipe import changed_layers
 from ..report.heatmap import main_shapes
 from .contrast import Verdict, decide
-from .figures import LABELS, Figure, new_figure
+from .figures import LABELS, Figure, bare, new_figure
 from .networks import find_pretrained
 from .scores import Array
 from .setting import Setting
@@ -152,15 +152,10 @@ def plot_methods(pairs: Mapping[str, tuple[Explanation, Explanation | None]]) ->
     grid = figure.subplots(len(pairs), 2, squeeze=False, height_ratios=rows)
     for row, (method, pair) in zip(grid, pairs.items(), strict=True):
         for axes, why in zip(row, pair, strict=True):
-            axes.set_xticks([])
-            axes.set_yticks([])
-            axes.spines[:].set_visible(False)
+            bare(axes, LABELS[method] if axes is row[0] else "")
             if why is not None:
                 axes.imshow(stack_energies(why), aspect="auto", cmap="viridis", vmin=0,
                             interpolation="nearest")  # fmt: skip
-        row[0].set_ylabel(
-            LABELS[method], fontsize=8, rotation=0, ha="right", va="center", labelpad=4
-        )
     for axes, name in zip(grid[0], ("without saliency", "with saliency"), strict=True):
         axes.set_title(name, fontsize=9)
     return figure

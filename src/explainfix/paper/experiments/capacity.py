@@ -126,9 +126,8 @@ def plot(scores: Scores, titles: Mapping[int, str]) -> Figure:
     axes.set_xscale("log")
     axes.set_xticks(x, [f"{title}\n{size / 1e6:.1f} M" for size, title in titles.items()])
     axes.minorticks_off()
-    axes.set_ylabel("test AUC")
     axes.legend(frameon=False, fontsize=8)
-    tidy(axes)
+    tidy(axes, y="test AUC")
     return figure
 
 

@@ -194,14 +194,13 @@ def plot_both(scores: Scores, names: Sequence[str]) -> Figure:
         axes.plot(ends[0], means[0], "o", color=COLOURS[method], markersize=6)
         axes.plot(ends[1], means[1], "s", color=COLOURS[method], markersize=6)
     axes.set_xticks(range(len(METHODS)), [LABELS[method] for method in METHODS])
-    axes.set_ylabel("Dice")
     for mark, name in zip("os", names, strict=True):
         axes.plot([], [], mark, color=COLOURS["learned"], label=name)
     axes.legend(
         fontsize=8, frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1),
         borderaxespad=0,
     )  # fmt: skip
-    tidy(axes)
+    tidy(axes, y="Dice")
     return figure
 
 

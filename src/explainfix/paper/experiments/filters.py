@@ -289,11 +289,10 @@ def plot_spectra(shares: Shares) -> Figure:
             axes.plot(values, "o-", color=COLOURS[method], markersize=3, linewidth=1.2,
                       label=LABELS[method])  # fmt: skip
         axes.axhline(1 / size**2, color=COLOURS["learned"], linestyle="--", linewidth=1)
-        axes.set_xlabel(f"{size}x{size} basis filter")
         axes.set_ylim(0, 3.2 / size**2)
         axes.set_xticks(range(0, size**2, 1 if size == 3 else 4))
-        tidy(axes)
-    panels[0].set_ylabel("share of energy e(2)")
+        first = axes is panels[0]
+        tidy(axes, x=f"{size}x{size} basis filter", y="share of energy e(2)" if first else "")
     panels[1].legend(fontsize=8, frameon=False, ncols=2, loc="upper right")
     return figure
 

@@ -284,10 +284,9 @@ def plot(found: Mapping[str, Measured]) -> Figure:
         for place, (name, mine) in enumerate(values.items()):
             axes.plot(mine, [place] * len(mine), "o", color=COLOURS[name], markersize=4, alpha=0.3)
             axes.plot(statistics.median(mine), place, "D", color=COLOURS[name], markersize=6)
-        axes.set_xlabel(label)
         if label != "test AUC":
             axes.set_xlim(left=0)
-        tidy(axes)
+        tidy(axes, x=label)
     panels[0].set_yticks(range(len(found)), [TITLES[name] for name in found])
     panels[0].invert_yaxis()
     return figure

@@ -127,11 +127,8 @@ def plot_rates(runs: Mapping[Key, Run], column: str, until: int | None) -> Figur
                 linestyle="--" if method == "learned" else "-", linewidth=1.8,
                 marker="o" if shown.sum() < 10 else None, markersize=4,
             )  # fmt: skip
-        axes.set_title(f"learning rate {rate}")
-        axes.set_xlabel("epoch")
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        tidy(axes)
-    figure.axes[0].set_ylabel("Dice")
+        tidy(axes, x="epoch", y="Dice", title=f"learning rate {rate}")
+        axes.label_outer()
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=len(METHODS), fontsize=7.5,

@@ -251,12 +251,9 @@ def plot(
             right.plot(x, ratio, **look)
     right.axhline(1.0, color="#7c8594", linewidth=0.8, linestyle="--")
     right.set_ylim(bottom=0)
-    left.set_ylabel("test AUC")
-    right.set_ylabel("time / unpruned learned")
     figure.legend(loc="outside lower center", ncols=2 * len(networks), frameon=False, fontsize=8)
-    for axes in (left, right):
-        axes.set_xlabel("% of the parameters pruned")
-        tidy(axes)
+    for axes, what in ((left, "test AUC"), (right, "time / unpruned learned")):
+        tidy(axes, x="% of the parameters pruned", y=what)
     return figure
 
 

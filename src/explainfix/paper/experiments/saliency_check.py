@@ -205,9 +205,8 @@ def plot(scores: Scores) -> Figure:
             axes.axhline(RANDOM, color="#8a93a3", linestyle="--", linewidth=1)
             axes.set_xscale(spacing)
             axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-            axes.set_xlabel(f"kernels zeroed, {end} salient first")
-            tidy(axes)
-        row[0].set_ylabel("test AUC")
+            tidy(axes, x=f"kernels zeroed, {end} salient first", y="test AUC")
+        row[1].set_ylabel("")
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, fontsize=8, frameon=False, ncols=2, loc="outside upper center")
     return figure

@@ -231,9 +231,8 @@ def plot(times: Mapping[str, Times], titles: Mapping[str, str]) -> Figure:
             place += 1
     axes.axhline(1.0, color="#7c8594", linewidth=1, linestyle="--")
     axes.set_xticks(range(place), names)
-    axes.set_ylabel("time / learned")
     axes.set_ylim(bottom=0)
-    tidy(axes)
+    tidy(axes, y="time / learned")
     return figure
 
 

@@ -138,11 +138,8 @@ def plot(found: Mapping[str, tuple[list[int], Array]]) -> Figure:
     axes = figure.subplots()
     for key, (epochs, scores) in found.items():
         plot_range(axes, epochs, scores, INK[key], label=TITLES[key], linewidth=1.8)
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("validation AUC")
-    axes.locator_params(axis="x", integer=True)
     axes.legend(frameon=False, fontsize=8)
-    tidy(axes)
+    tidy(axes, x="epoch", y="validation AUC")
     return figure
 
 

@@ -188,8 +188,7 @@ def plot(found: Found) -> Figure:
     )
     axes.set_ylim(0.4, 1.02)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_ylabel("parameters gone")
-    tidy(axes)
+    tidy(axes, y="parameters gone")
     return figure
 
 
