@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...private import schema
 from ..recording.graph import Node
-from ..state import State
+from ..state import Barred, State
 from ..values import Value
 
 
@@ -35,6 +35,21 @@ def axes_of(node: Node, value: Value) -> list[int]:
 def labelled(value: Value, axes: Iterable[int]) -> bool:
     """Whether channels lie along one of these axes."""
     return any(value.labels.shape[axis] > 1 for axis in axes)
+
+
+def held_along(value: Value, axis: int) -> tuple[Tensor, Tensor]:
+    """The labels and constants of channels that all lie along one axis."""
+    held = value.along(axis)
+    if held is None:
+        raise Barred
+    return held
+
+
+def keep_off(state: State, value: Value, axes: Iterable[int]) -> None:
+    """No channels may lie along these axes, and a single one stays."""
+    if labelled(value, axes):
+        raise Barred
+    pin_single(state, value)
 
 
 def pin_single(state: State, value: Value) -> None:

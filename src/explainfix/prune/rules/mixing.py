@@ -7,20 +7,19 @@ import torch
 from torch import Tensor
 
 from ..recording.graph import Node, Ref
-from ..state import State, rule
+from ..state import Barred, State, rule
 from ..values import Grouping, Mixing, channels
+from .axes import held_along
 
 
 @rule("convolution", reads_weights=True)
 def convolution(state: State, node: Node) -> None:
     x, weight_ref, bias, _, padding, _, turned, _, groups = node.args[:9]
     weight, value, shape = state.get(weight_ref), state.get(x), state.shape_of(node)
-    held = value.along(1)
+    inputs, const = held_along(value, 1)
     name = weight.parameter
-    if held is None or name not in state.graph.kernels or name in state.graph.changing:
-        state.bar(node)  # a weight that is computed, or whose groups are counted elsewhere
-        return
-    inputs, const = held
+    if name not in state.graph.kernels or name in state.graph.changing:
+        raise Barred  # a weight that is computed, or whose groups are counted elsewhere
     kernels = state.graph.tensors[weight_ref.number].detach()
     if turned:
         kernels = _by_output(kernels, groups)
@@ -90,13 +89,11 @@ def linear(state: State, node: Node) -> None:
     biased = str(node.op.overloadpacket) == "aten.addmm"
     bias, x, turned = node.args[:3] if biased else (None, *node.args[:2])
     weight, value, shape = state.get(turned), state.get(x), state.shape_of(node)
-    held = value.along(1)
+    inputs, const = held_along(value, 1)
     usual = weight.turned and not node.kwargs and weight.parameter not in state.graph.changing
     usual = usual and (bias is None or len(state.get(bias).shape) == 1)
-    if held is None or weight.parameter is None or not usual:
-        state.bar(node)
-        return
-    inputs, const = held
+    if weight.parameter is None or not usual:
+        raise Barred
     name = weight.parameter
     kernels = state.graph.named[name].detach().unsqueeze(2)
     if (name, 1) in state.axes:
