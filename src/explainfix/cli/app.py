@@ -1,21 +1,18 @@
-"""What all commands share: the app, opening models, progress, printing."""
+"""What all commands share: the app, its common options, opening models."""
 
-import json
 import tomllib
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypeVar
 
 import cyclopts
 from cyclopts import Parameter
-from rich.console import Console
-from rich.progress import track
 from torch import nn
 
 from .. import __version__
 from ..zoo.opening import open_guide as zoo_open_guide
 from ..zoo.opening import open_network
+from .printing import track_progress
 
 T = TypeVar("T")
 
@@ -69,27 +66,6 @@ def open_guide(guide: str) -> nn.Module:
 
 def _regenerating(paths: Iterable[T]) -> Iterable[T]:
     return track_progress(paths, "Regenerating filters")
-
-
-def track_progress(items: Iterable[T], title: str, total: int | None = None) -> Iterable[T]:
-    """A progress bar, on a terminal only, gone when done."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return items
-    if total is None:
-        known = list(items)
-        items, total = known, len(known)
-    return track(items, title, total, console=console, transient=True)
-
-
-def show_status(title: str) -> AbstractContextManager[object]:
-    """A line that says what is being done, on a terminal only, gone when done."""
-    console = Console(stderr=True)
-    return console.status(title) if console.is_terminal else nullcontext()
-
-
-def print_json(value: object) -> None:
-    print(json.dumps(value, indent=2))
 
 
 def option_pair(text: str) -> tuple[str, Any]:

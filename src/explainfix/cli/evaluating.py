@@ -9,24 +9,13 @@ import torch
 from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from torch import nn
 
 from ..lab.data.dataset import Dataset, open_dataset
 from ..lab.run.config import make_config, read_config
 from ..lab.run.metrics import Scores
-from ..store import check_free
-from .app import (
-    OUTPUT,
-    Build,
-    Force,
-    Json,
-    app,
-    open_model,
-    option_pair,
-    print_json,
-    track_progress,
-)
+from .app import OUTPUT, Build, Force, Json, app, open_model, option_pair
+from .printing import check_output, new_table, print_json, track_progress
 
 Trained = Annotated[
     str,
@@ -83,10 +72,7 @@ def evaluate_(
     """
     if batch_size < 1 or resamples < 1:
         raise ValueError("--batch-size and --resamples must be at least 1")
-    if output is not None:
-        if output.suffix != ".safetensors":
-            raise ValueError(f"{str(output)!r} must end in .safetensors")
-        check_free(output, overwrite=force)
+    check_output(output, ".safetensors", overwrite=force)
     source = source or SplitChoice()
     split = source.split
     dataset = _open_data(model, source.data, source.data_option, skip_damaged=source.skip_damaged)
@@ -189,9 +175,7 @@ def _open_trained(model: str) -> nn.Module:
 
 def _print_scores(scores: Scores, where: str) -> None:
     out = Console(highlight=False)
-    table = Table(f"{where}, {scores.images} images", box=None, pad_edge=False)
-    table.add_column("value", justify="right")
-    table.add_column("95% interval", justify="right")
+    table = new_table(f"{where}, {scores.images} images", right=("value", "95% interval"))
     for score in scores.scores:
         interval = f"{score.low:.4f} to {score.high:.4f}"
         table.add_row(escape(score.name), f"{score.value:.4f}", interval)

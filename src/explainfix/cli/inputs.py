@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from ..explanation import Saliency, saliency
 from ..lab.data.arrays import batches, read_arrays
-from .app import option_pair, track_progress
+from .app import option_pair
+from .printing import track_progress
 
 Batch = tuple[Tensor, Tensor | None]
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K")  # a frozen dataclass that tells one run from another
 Scale = Literal["smoke", "cpu", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
 Kind = Literal["microscopy", "xrays"]
 TitledTrack = Callable[[Iterable[T], str], Iterable[T]]
 
@@ -79,8 +80,8 @@ class Setting:
     dry: bool = False
 
     def __post_init__(self) -> None:
-        if self.scale not in get_args(Scale):
-            raise unknown("scale", self.scale, get_args(Scale))
+        if self.scale not in SCALES:
+            raise unknown("scale", self.scale, SCALES)
         if self.scale == "smoke" and self.given:
             raise ValueError("--scale smoke uses drawn images and takes no --data")
 
