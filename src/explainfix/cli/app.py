@@ -1,9 +1,9 @@
 """What all commands share: the app, its common options, opening models."""
 
 import tomllib
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, TypeVar
+from functools import partial
+from typing import Annotated, Any
 
 import cyclopts
 from cyclopts import Parameter
@@ -14,8 +14,6 @@ from ..zoo.opening import open_guide as zoo_open_guide
 from ..zoo.opening import open_network
 from .printing import track_progress
 
-T = TypeVar("T")
-
 app = cyclopts.App(
     name="explainfix",
     help="See, fix and prune the spatial filters of any CNN.",
@@ -23,6 +21,7 @@ app = cyclopts.App(
     help_format="plaintext",
 )
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for machines.")]
+REGENERATING = partial(track_progress, title="Regenerating filters")
 OUTPUT = Parameter(name=["--output", "-o"])
 Force = Annotated[bool, Parameter(negative="", help="Overwrite the output file.")]
 Model = Annotated[
@@ -56,16 +55,12 @@ class Build:
 
 def open_model(model: str, build: Build) -> nn.Module:
     """The model of a name, with the weights of a file (NAME@FILE), or in a file `save` wrote."""
-    return open_network(model, **asdict(build), progress=_regenerating)
+    return open_network(model, **asdict(build), progress=REGENERATING)
 
 
 def open_guide(guide: str) -> nn.Module:
     """The same for a guide: without weights of its own it has pretrained ones."""
-    return zoo_open_guide(guide, progress=_regenerating)
-
-
-def _regenerating(paths: Iterable[T]) -> Iterable[T]:
-    return track_progress(paths, "Regenerating filters")
+    return zoo_open_guide(guide, progress=REGENERATING)
 
 
 def option_pair(text: str) -> tuple[str, Any]:

@@ -1,9 +1,8 @@
 """Commands that use trained models: evaluate, predict."""
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from cyclopts import Parameter
@@ -82,10 +81,6 @@ def evaluate_(
     from ..lab.run.prediction import Predictions
 
     kept = Predictions(dataset, images) if output is not None else None
-
-    def progress(batches: Iterable[Any], count: int) -> Iterable[Any]:
-        return track_progress(batches, "Evaluating", total=count)
-
     scores = evaluate(
         network,
         dataset,
@@ -93,7 +88,7 @@ def evaluate_(
         batch_size=batch_size,
         resamples=resamples,
         see=kept.see if kept else None,
-        progress=progress,
+        progress=lambda batches, count: track_progress(batches, "Evaluating", count),
     )
     if kept is not None and output is not None:
         kept.save(output, overwrite=force)

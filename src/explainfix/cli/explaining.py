@@ -118,7 +118,6 @@ def _write(why: Explanation, output: Path, *, overwrite: bool) -> None:
 
 
 def _as_json(why: Explanation) -> dict[str, Any]:
-    table = why.table()
     return {
         "model": why.title,
         "basis": why.basis,
@@ -129,7 +128,7 @@ def _as_json(why: Explanation) -> dict[str, Any]:
                 "layer": path,
                 "kernel": list(layer.shape),
                 "fixed_by": layer.fixed_by,
-                "saliency_share": table.loc[path, "saliency_share"] if why.weighted else None,
+                "saliency_share": why.share_of(path),
                 "low_share": layer.low_share,
                 "low_chance": list(layer.low_chance),
                 "ed": why[path].ed.tolist(),
@@ -146,14 +145,13 @@ def _table(why: Explanation) -> Table:
     table.add_column("energy, low to high", no_wrap=True)
     for heading in ("low", "by chance", *(["saliency"] if why.weighted else [])):
         table.add_column(heading, justify="right", no_wrap=True)
-    total = sum(layer.saliency or 0.0 for layer in why.layers.values()) or 1.0
     for path, layer in why.layers.items():
         low, high = layer.low_chance
         chance = f"{low:.0%}-{high:.0%}"
         cells = [path, "x".join(map(str, layer.shape)), _blocks(why[path].ed.tolist())]
         cells += [f"{layer.low_share:.0%}", chance]
         if why.weighted:
-            cells.append(f"{(layer.saliency or 0.0) / total:.1%}")
+            cells.append(f"{why.share_of(path):.1%}")
         table.add_row(*cells)
     return table
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
+from torch import Tensor
+
 from ..lab.data.dataset import Dataset, Task, open_dataset
+from ..lab.data.loader import evaluation_batches
 from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run
 from ..registry import unknown
@@ -20,6 +24,7 @@ K = TypeVar("K")  # a frozen dataclass that tells one run from another
 Scale = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 Kind = Literal["microscopy", "xrays"]
+Batches = list[tuple[Tensor, Tensor]]
 TitledTrack = Callable[[Iterable[T], str], Iterable[T]]
 
 
@@ -121,9 +126,8 @@ class Setting:
             return {key: self._planned(config) for key, config in configs.items()}
         from ..lab.sweep.sweep import Workers, sweep
 
-        labels = {
-            key: " ".join(map(str, vars(key).values())) for key in configs
-        }  # as progress shows them
+        # as progress shows them
+        labels = {key: " ".join(map(str, vars(key).values())) for key in configs}
         found = sweep(
             {labels[key]: config for key, config in configs.items()},
             runs=self.runs,
@@ -139,6 +143,12 @@ class Setting:
     def _planned(self, config: RunConfig) -> Run:
         config = config.resolved(DATASETS[kind_of(config.data)].task)
         return Run(self.runs / config.name(), config, [], {})
+
+
+def first_batches(data: Dataset, split: str, count: int | None, *, size: int) -> Batches:
+    """The first images of a split with their targets, in so many batches, or all of them."""
+    found = evaluation_batches(data, split, batch_size=size)
+    return [(images, targets) for _, images, targets in islice(found, count)]
 
 
 def kind_of(spec: str) -> Kind:

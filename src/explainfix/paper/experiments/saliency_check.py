@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 
 from ...explanation import saliency
 from ...lab.data.dataset import Dataset
-from ...lab.data.loader import evaluation_batches
 from ...lab.measure.statistics import Interval
 from ...lab.run import metrics
 from ...lab.run.evaluation import compute_logits
@@ -25,11 +23,10 @@ from ..contrast import ANY, Measure, Scores, Verdict, decide, pick
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import COLOURS, Figure, new_figure, plot_range, tidy
 from ..scores import MARGIN, Array
-from ..setting import Setting
+from ..setting import Batches, Setting, first_batches
 
 End = Literal["most", "least"]
 ENDS: tuple[End, ...] = ("most", "least")
-Batches = list[tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -97,8 +94,8 @@ def train(setting: Setting) -> dict[xrays.Key, Run]:
 def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
     """Score every run with more and more of its kernels zero."""
     data = open_data(next(iter(runs.values())).config)
-    scored = some_images(data, "test", setting.pick(smoke=8, cpu=600, paper=None))
-    shown = some_images(data, "val", setting.pick(smoke=8, cpu=128, paper=512), size=4)
+    scored = first_batches(data, "test", setting.pick(smoke=1, cpu=10, paper=None), size=64)
+    shown = first_batches(data, "val", setting.pick(smoke=2, cpu=32, paper=128), size=4)
     titles = {
         (start.family, start.begin): start.title
         for start in (*xrays.starts(setting, "scratch"), *xrays.starts(setting, "pretrained"))
@@ -120,13 +117,6 @@ def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
         },
         notes=notes(setting, runs, sum(len(images) for images, _ in scored)),
     )
-
-
-def some_images(data: Dataset, split: str, count: int | None, *, size: int = 64) -> Batches:
-    """The first images of a split, read once."""
-    limit = None if count is None else -(-count // size)
-    batches = evaluation_batches(data, split, batch_size=size)
-    return [(images, targets) for _, images, targets in islice(batches, limit)]
 
 
 def score_zeroed(

@@ -13,16 +13,7 @@ from ..contrast import Measure, Scores, difference, pick, signed
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import LABELS, plot_groups
 from ..microscopy import Key, plot_curves, test_splits, train_steering
-from ..scores import (
-    MARGIN,
-    METHODS,
-    PSINE,
-    STEERED,
-    UNSTEERED,
-    curve,
-    late_mean,
-    late_means,
-)
+from ..scores import MARGIN, METHODS, PSINE, STEERED, UNSTEERED, curve, late_mean, late_means
 from ..setting import Setting
 
 DICE = Measure("Dice over the second half of the epochs", Key)
