@@ -235,11 +235,7 @@ def _own_kernels(layers: dict[str, Convolution], shape: tuple[int, ...]) -> Tens
 
 
 def _facts(
-    layer: Convolution,
-    kernels: Tensor,
-    weights: Tensor | None,
-    basis: Basis,
-    energies: Spectrum,
+    layer: Convolution, kernels: Tensor, weights: Tensor | None, basis: Basis, energies: Spectrum
 ) -> Layer:
     recipe = recipe_of(layer)
     low = float(energies.ed[low_frequencies(basis)].sum() / energies.ed.sum().clamp(min=1e-300))

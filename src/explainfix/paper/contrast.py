@@ -104,6 +104,11 @@ def pick(found: Mapping[Any, T], **where: Any) -> list[T]:
     ]
 
 
+def mean_of(scores: Scores, **where: Any) -> float:
+    """The mean of the scores whose keys have these values."""
+    return float(np.mean(pick(scores, **where)))
+
+
 @dataclass(frozen=True)
 class Sample:
     """The key of a measurement that was done several times."""

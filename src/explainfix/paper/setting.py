@@ -57,10 +57,7 @@ DATASETS: dict[Kind, Datasets] = {
 # What the datasets are told at each scale. Those of `paper` are the paper's Appendix A.
 OPTIONS: dict[Scale, dict[str, dict[str, Any]]] = {
     "smoke": {"nuclei": {"count": 16, "size": 32}, "xray-like": {"count": 32, "size": 32}},
-    "cpu": {
-        "bbbc038v1": {"crop": 128},
-        "chexpert": {"crop": 128, "samples_per_epoch": 2000},
-    },
+    "cpu": {"bbbc038v1": {"crop": 128}, "chexpert": {"crop": 128, "samples_per_epoch": 2000}},
     "paper": {
         "bbbc038v1": {"crop": 256},
         "chexpert": {"crop": 320, "val_share": 0.3, "seed": 138, "samples_per_epoch": 15_000},

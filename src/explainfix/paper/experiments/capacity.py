@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...lab.run.folder import Run
-from ..contrast import Measure, Scores, pick
+from ..contrast import Measure, Scores, mean_of, pick
 from ..experiment import Claim, Evidence, Experiment, judge_claims
 from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..scores import MARGIN, STEERED
@@ -90,8 +90,7 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
         for key, run in runs.items()
     }
     means = {
-        size: {m: float(np.mean(pick(scores, size=size, method=m))) for m in methods(setting)}
-        for size in titles
+        size: {m: mean_of(scores, size=size, method=m) for m in methods(setting)} for size in titles
     }
     return Evidence(
         verdicts=judge_claims(CLAIMS, scores),
@@ -106,9 +105,7 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
                 for size, title in titles.items()
             ]
         },
-        figures={
-            "Test AUC against parameters: runs (dots) and their means": plot(scores, titles),
-        },
+        figures={"Test AUC against parameters: runs (dots) and their means": plot(scores, titles)},
         notes=notes(setting, runs, max(max(row.values()) for row in means.values())),
     )
 

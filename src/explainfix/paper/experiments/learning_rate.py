@@ -13,7 +13,7 @@ from ..contrast import Measure, Scores, difference, pick, signed
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..microscopy import options, test_splits, train_methods
-from ..scores import METHODS, STEERED, curve, curves
+from ..scores import METHODS, STEERED, curves, part
 from ..setting import Setting
 
 USUAL, LARGE = 0.008, 0.02
@@ -73,8 +73,9 @@ def train(setting: Setting) -> dict[Key, Run]:
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Compare early scores, seed by seed."""
     column = f"{test_splits(setting)[0]} dice"
-    until = early_epochs(setting, runs)
-    scores = {key: early_mean(run, column, until) for key, run in runs.items()}
+    trained = min(run.config.epochs for run in runs.values())
+    until = trained // 5 if setting.scale == "paper" else trained  # what counts as early
+    scores = {key: float(part(run, column, to=until).mean()) for key, run in runs.items()}
     return Evidence(
         verdicts=judge_claims(CLAIMS, scores),
         tables={f"{column.capitalize()}, mean over epochs 1 to {until}": summary(scores)},
@@ -85,18 +86,6 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
         },
         notes=notes(setting, runs, until),
     )
-
-
-def early_epochs(setting: Setting, runs: Mapping[Key, Run]) -> int:
-    """The last epoch that counts as early."""
-    trained = min(run.config.epochs for run in runs.values())
-    return trained // 5 if setting.scale == "paper" else trained
-
-
-def early_mean(run: Run, column: str, until: int) -> float:
-    """The mean score over epochs 1 to `until`."""
-    epochs, values = curve(run, column)
-    return float(values[np.array(epochs) <= until].mean())
 
 
 def summary(scores: Scores) -> Rows:
@@ -160,11 +149,7 @@ EXPERIMENT = Experiment(
     reference="Fig. E.1, Sec. 4.3",
     needs=("microscopy",),
     claims=CLAIMS,
-    cost={
-        "smoke": "10 s",
-        "cpu": "20 min on 2 cores after steering",
-        "paper": "about 3 GPU-days",
-    },
+    cost={"smoke": "10 s", "cpu": "20 min on 2 cores after steering", "paper": "about 3 GPU-days"},
     train=train,
     judge=judge,
 )

@@ -15,7 +15,7 @@ from ...lab.measure.timing import time_training
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run, build_model, open_data
 from ...store import save
-from ..contrast import ANY, Measure, Scores, Verdict, decide, pick, samples
+from ..contrast import ANY, Measure, Scores, Verdict, decide, mean_of, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, Figure, new_figure, tidy
 from ..scores import MARGIN, curve
@@ -134,7 +134,7 @@ def verdicts(scores: Scores) -> dict[str, Verdict]:
     """The claims on accuracy, by their rules."""
     largest = ("resnet", max(key.zeroed for key in scores if key.family == "resnet"))
     others = {k: v for k, v in scores.items() if (k.family, k.zeroed) != largest}
-    smallest = float(np.mean(pick(scores, family="resnet", method="unchanged", zeroed=largest[1])))
+    smallest = mean_of(scores, family="resnet", method="unchanged", zeroed=largest[1])
     theirs = pick(scores, family="resnet", method="learned", zeroed=0.0)
     mean = float(np.mean(theirs))
     return {

@@ -96,10 +96,7 @@ def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
     data = open_data(next(iter(runs.values())).config)
     scored = first_batches(data, "test", setting.pick(smoke=1, cpu=10, paper=None), size=64)
     shown = first_batches(data, "val", setting.pick(smoke=2, cpu=32, paper=128), size=4)
-    titles = {
-        (start.family, start.begin): start.title
-        for start in (*xrays.starts(setting, "scratch"), *xrays.starts(setting, "pretrained"))
-    }
+    titles = xrays.titles(setting)
     scores = {}
     for key, run in setting.tracked(list(runs.items()), "Zeroing"):
         model = run.model("best").eval()

@@ -83,7 +83,10 @@ def train(setting: Setting) -> dict[ZeroedKey, Run]:
 
 def judge(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> Evidence:
     """Count parameters, and compare times."""
-    counts = {f: grey_parameters(network) for f, network in NETWORKS["paper"].items()}
+    counts = {  # for one grey channel and five findings
+        family: count_parameters(network.model, num_classes=5, in_channels=1)
+        for family, network in NETWORKS["paper"].items()
+    }
     times = time_epochs(runs) if runs else time_networks(setting)
     saved = {f: shares_saved(found[ours(found)], found[LEARNED]) for f, found in times.items()}
     titles = {family: network.title for family, network in timed(setting).items()}
@@ -105,11 +108,6 @@ def judge(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> Evidence:
 def timed(setting: Setting) -> Mapping[str, Network]:
     """The networks whose times are measured; at cpu scale too they are the paper's."""
     return NETWORKS["smoke" if setting.scale == "smoke" else "paper"]
-
-
-def grey_parameters(network: Network) -> tuple[int, int]:
-    """Parameters for one grey channel and five findings: all, and those of spatial kernels."""
-    return count_parameters(network.model, num_classes=5, in_channels=1)
 
 
 def ours(times: Mapping[str, Any]) -> str:
@@ -163,9 +161,7 @@ def contestants(
 
 
 def verdicts(
-    counts: Mapping[str, tuple[int, int]],
-    saved: Mapping[str, Array],
-    titles: Mapping[str, str],
+    counts: Mapping[str, tuple[int, int]], saved: Mapping[str, Array], titles: Mapping[str, str]
 ) -> dict[str, Verdict]:
     """The three claims, by their rules."""
     rounded = {f: (round(s / 1e6, 1), round(100 * s / all_)) for f, (all_, s) in counts.items()}

@@ -105,7 +105,7 @@ def train(setting: Setting) -> dict[Key, Run]:
     learned = range(setting.pick(smoke=2, cpu=2, paper=1))
     trained = [] if setting.scale == "smoke" else xrays.starts(setting, "pretrained")
     tuned = [start for start in trained if start.family == "densenet"] or trained[:1]
-    titles = {(start.family, start.begin): start.title for start in (*scratch, *tuned)}
+    titles = xrays.titles(setting)
     found = xrays.train_methods(setting, scratch, ["learned"], learned)
     found |= xrays.train_methods(setting, tuned, xrays.methods(setting), [0])
     return runs | {

@@ -52,6 +52,13 @@ def keep_off(state: State, value: Value, axes: Iterable[int]) -> None:
     pin_single(state, value)
 
 
+def own_labels(state: State, name: str, axis: int, count: int) -> Tensor:
+    """The labels of a weight's outputs, new ones if it was not met yet."""
+    if (name, axis) not in state.axes:
+        state.axes[name, axis] = state.fresh(count)
+    return state.axes[name, axis]
+
+
 def pin_single(state: State, value: Value) -> None:
     """A single channel stays: its axis cannot be told from the others, and may be looked along."""
     if value.labels.numel() == 1:

@@ -7,7 +7,7 @@ import torch
 from ..recording.graph import Node
 from ..state import Barred, State, rule
 from ..values import Mixing, channels
-from .axes import argument, even, held_along, lost, zero_kept
+from .axes import argument, even, held_along, lost, own_labels, zero_kept
 
 
 @rule("torchvision.roi_align", "torchvision.roi_pool")
@@ -51,9 +51,7 @@ def deformable(state: State, node: Node) -> None:
     for ref in (offset, mask):
         state.pin(state.get(ref).labels)
     state.assign(weight_ref, 1, inputs)
-    if (name, 0) not in state.axes:
-        state.axes[name, 0] = state.fresh(shape[1])
-    outputs = state.axes[name, 0]
+    outputs = own_labels(state, name, 0, shape[1])
     state.assign(bias, 0, outputs)
     kernels = state.graph.tensors[weight_ref.number].detach().flatten(2)
     bias_name = state.graph.parameters.get(bias.number)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..recording.graph import Node, Ref
 from ..state import Barred, State, rule
-from ..values import Value, channels, compact, plain
-from .axes import argument, even, labelled, pin_single
+from ..values import Value, channels, compact, plain, unknown
+from .axes import argument, even, labelled, own_labels, pin_single
 from .pointwise import together
 
 
@@ -77,11 +77,8 @@ def embedding(state: State, node: Node) -> None:
     if name is None or single or not readers <= {"aten.embedding", "aten.t"}:
         raise Barred  # somebody else may need the whole table
     state.pin(state.get(node.args[1]).labels)
-    if (name, 1) not in state.axes:
-        state.axes[name, 1] = state.fresh(shape[-1])
-    labels = state.axes[name, 1]
-    unknown = torch.full((1,), torch.nan, dtype=torch.float64)
-    state.put(node, channels(shape, len(shape) - 1, labels, unknown))
+    labels = own_labels(state, name, 1, shape[-1])
+    state.put(node, channels(shape, len(shape) - 1, labels, unknown(1)))
 
 
 @rule("gather")

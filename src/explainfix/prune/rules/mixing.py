@@ -9,7 +9,7 @@ from torch import Tensor
 from ..recording.graph import Node, Ref
 from ..state import Barred, State, rule
 from ..values import Grouping, Mixing, channels
-from .axes import held_along
+from .axes import held_along, own_labels
 
 
 @rule("convolution", reads_weights=True)
@@ -25,7 +25,7 @@ def convolution(state: State, node: Node) -> None:
         kernels = _by_output(kernels, groups)
     if groups == 1:
         state.assign(weight_ref, 0 if turned else 1, inputs)
-        outputs = _own_labels(state, name, 1 if turned else 0, shape[1])
+        outputs = own_labels(state, name, 1 if turned else 0, shape[1])
     else:
         outputs = _grouped(state, node, name, inputs, shape[1])
     exact = not turned and not any(padding)
@@ -33,13 +33,6 @@ def convolution(state: State, node: Node) -> None:
         node, outputs, inputs, kernels.flatten(2), groups, const, exact, name, _name(state, bias)
     )
     _finish(state, mixing, bias, shape)
-
-
-def _own_labels(state: State, name: str, axis: int, count: int) -> Tensor:
-    """The labels of a weight's outputs, new ones if it was not met yet."""
-    if (name, axis) not in state.axes:
-        state.axes[name, axis] = state.fresh(count)
-    return state.axes[name, axis]
 
 
 def _finish(state: State, mixing: Mixing, bias: Ref | None, shape: tuple[int, ...]) -> None:
@@ -64,7 +57,7 @@ def _grouped(state: State, node: Node, name: str, inputs: Tensor, out: int) -> T
     """The outputs of a grouped convolution: one that lives needs its group, inputs and all."""
     turned, groups = node.args[6], node.args[8]
     if len(inputs) == out == groups:  # depthwise: input and output are one channel
-        outputs = state.grouped.setdefault(name, _own_labels(state, name, 0, out))
+        outputs = state.grouped.setdefault(name, own_labels(state, name, 0, out))
         state.tie(outputs, inputs)
         return outputs
     known = state.groupings.get(name)
@@ -100,6 +93,6 @@ def linear(state: State, node: Node) -> None:
         state.tie(state.axes[name, 1], inputs)
     else:
         state.axes[name, 1] = inputs
-    outputs = _own_labels(state, name, 0, shape[1])
+    outputs = own_labels(state, name, 0, shape[1])
     mixing = Mixing(node, outputs, inputs, kernels, 1, const, True, name, _name(state, bias))
     _finish(state, mixing, bias, shape)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-
 from ..recording.graph import Node, Ref
 from ..state import Barred, State, rule
-from ..values import Value, channels
+from ..values import Value, channels, unknown
 from .axes import held_along, keep_off
 
 
@@ -63,5 +61,4 @@ def layer_norm(state: State, node: Node) -> None:
     keep_off(state, value, over)  # the mean is over these channels: each one counts
     for ref in node.inputs[1:]:
         state.pin(state.get(ref).labels)
-    unknown = torch.full((1,) * len(value.shape), torch.nan, dtype=torch.float64)
-    state.put(node, Value(value.shape, value.labels, unknown))
+    state.put(node, Value(value.shape, value.labels, unknown(len(value.shape))))
