@@ -6,7 +6,6 @@ import colorsys
 import io
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -133,26 +132,21 @@ def _darken(figure: Figure) -> None:
         if isinstance(part, Axes):
             part.set_facecolor("none")
         elif isinstance(part, Text | Line2D):
-            _repaint(part.get_color, part.set_color)
+            _repaint(part.get_color(), part.set_color)
             if isinstance(part, Line2D):
-                _repaint(part.get_markeredgecolor, part.set_markeredgecolor)
-                _repaint(part.get_markerfacecolor, part.set_markerfacecolor)
+                _repaint(part.get_markeredgecolor(), part.set_markeredgecolor)
+                _repaint(part.get_markerfacecolor(), part.set_markerfacecolor)
         elif isinstance(part, Patch):
-            _repaint(part.get_edgecolor, part.set_edgecolor)
-            _repaint(part.get_facecolor, part.set_facecolor)
+            _repaint(part.get_edgecolor(), part.set_edgecolor)
+            _repaint(part.get_facecolor(), part.set_facecolor)
         elif isinstance(part, Collection) and len(part.get_edgecolor()) == 1:
-            _repaint(partial(_first_edge, part), part.set_edgecolor)
+            _repaint(part.get_edgecolor()[0], part.set_edgecolor)
 
 
-def _first_edge(part: Any) -> Any:
-    return part.get_edgecolor()[0]
-
-
-def _repaint(get: Callable[[], Any], put: Callable[[Any], Any]) -> None:
+def _repaint(colour: Any, put: Callable[[Any], Any]) -> None:
     """Black becomes light and white becomes dark; a colour, or a middle grey, stays."""
     from matplotlib.colors import to_rgba
 
-    colour = get()
     if isinstance(colour, str) and colour in ("none", "auto"):
         return
     red, green, blue, alpha = to_rgba(colour)
