@@ -58,7 +58,7 @@ def decide(ours: str, *, agrees: bool, disagrees: bool | None = None) -> Verdict
     """
     if agrees:
         return Verdict("agrees", ours)
-    return Verdict("undecided" if disagrees is False else "disagrees", ours)
+    return Verdict("disagrees" if disagrees is None or disagrees else "undecided", ours)
 
 
 def signed(found: Interval, digits: int = 3) -> str:
