@@ -12,10 +12,11 @@ from torch import nn
 from torch.nn import functional as F
 
 import explainfix as xf
-from explainfix import private
+from explainfix import private, recipe
 from explainfix.backward.frozen import is_lean, make_ordinary
 from explainfix.backward.recompute import make_frugal_
 from explainfix.backward.saved import kept_for_backward
+from explainfix.recording.graph import functional
 from gradients import passes, widening
 
 X = torch.linspace(-9, 9, 2 * 3 * 5 * 5).reshape(2, 3, 5, 5).requires_grad_()
@@ -89,6 +90,91 @@ def test_pytorch_has_tree_leaves(monkeypatch):
     assert list(map(id, private.flat_tensors(nest))) == list(map(id, found))
     monkeypatch.setitem(sys.modules, "torch.utils._pytree", None)
     assert list(map(id, private.flat_tensors(nest))) == [id(X), id(W)]
+
+
+def test_pytorch_has_schema():
+    add = private.schema(torch.ops.aten.add_.Tensor)
+    assert [argument.name for argument in add.arguments] == ["self", "other", "alpha"]
+    assert add.arguments[2].default_value == 1
+    assert [bool(a.alias_info and a.alias_info.is_write) for a in add.arguments] == [1, 0, 0]
+    [view] = private.schema(torch.ops.aten.view.default).returns
+    assert not view.alias_info.is_write
+
+
+def test_pytorch_names_the_overload_of_an_operation():
+    assert str(torch.ops.aten.add_.Tensor) == "aten.add_.Tensor"
+    assert functional(torch.ops.aten.add_.Tensor) is torch.ops.aten.add.Tensor
+    assert functional(torch.ops.aten.relu_.default) is torch.ops.aten.relu.default
+
+
+def test_pytorch_has_dispatch_modes():
+    seen = []
+
+    class Mode(private.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **kwargs or {})
+
+    with Mode(), torch.no_grad():
+        X + 1
+    assert seen == [torch.ops.aten.add.Tensor]
+
+
+def test_pytorch_has_orig_mod_and_compiled_call_impl():
+    module = nn.ReLU()
+    assert private.compiled_as(module) is None
+    copied = torch.compile(module)
+    assert private.compiled_as(copied) == "a copy", "torch.compile keeps no _orig_mod any more"
+    module.compile()
+    assert private.compiled_as(module) == "in place", "a module has no _compiled_call_impl any more"
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_pytorch_has_self_and_strict_in_load_state_dict(strict):
+    model, seen = nn.Sequential(nn.ReLU()), []
+    model[0].register_load_state_dict_pre_hook(lambda *_: seen.append(private.running_load()))
+    model.load_state_dict({}, strict=strict)
+    assert seen == [(model, strict)], "load_state_dict is not found in the stack any more"
+    assert private.running_load() is None
+
+
+def test_pytorch_has_load_state_dict_post_hooks():
+    module = nn.ReLU()
+    module.register_load_state_dict_post_hook(print)
+    assert private.has_load_hook(module, print), "a module has no _load_state_dict_post_hooks"
+    assert not private.has_load_hook(nn.ReLU(), print)
+
+
+def test_without_a_load_or_its_hooks_recipes_are_loaded(monkeypatch):
+    fixed = nn.Sequential(nn.Conv2d(1, 8, 3))
+    xf.fix_(fixed, "ghaar")
+    for name, gone in (("has_load_hook", False), ("running_load", None)):
+        monkeypatch.setattr(recipe, name, lambda *_, gone=gone: gone)
+        model = nn.Sequential(nn.Conv2d(1, 8, 3))
+        recipe.carry_recipe(model[0])
+        for _ in range(2):
+            model.load_state_dict(fixed.state_dict())
+        xf.check_fixed(model)
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [nn.BatchNorm2d(8), nn.InstanceNorm2d(8, affine=True), torch.nn.modules.batchnorm._BatchNorm],
+    ids=["batch", "instance", "own"],
+)
+def test_batch_norms_are_told_by_what_they_hold(norm):
+    """Not by PyTorch's classes for all of them, which are private."""
+
+    class Own(torch.nn.modules.batchnorm._BatchNorm):
+        def _check_input_dim(self, input):
+            pass
+
+    norm = Own(8) if isinstance(norm, type) else norm
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), norm, nn.Conv2d(8, 1, 3)).eval()
+    with torch.no_grad():
+        model[2].weight[:, 3:] = 0
+        xf.prune_(model, torch.randn(2, 1, 9, 9))
+    assert norm.num_features == len(norm.weight) == 3
 
 
 def test_the_weight_of_a_convolution_is_its_second_input():

@@ -1,5 +1,6 @@
 """explainfix: see, fix and prune the spatial filters of any CNN."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import filters as filters  # registers the methods
@@ -47,14 +48,11 @@ __all__ = [
 ]
 
 
+_LATER = {"list_datasets": ".lab.data.dataset", "list_experiments": ".paper"}
+
+
 def __getattr__(name: str) -> Any:
     """What belongs to the lab is imported when it is first asked for."""
-    if name == "list_datasets":
-        from .lab.data.dataset import list_datasets
-
-        return list_datasets
-    if name == "list_experiments":
-        from .paper import list_experiments
-
-        return list_experiments
+    if name in _LATER:
+        return getattr(import_module(_LATER[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

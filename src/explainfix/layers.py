@@ -122,6 +122,14 @@ def matching(
     return {path: layer for path, layer in every.items() if path in chosen}
 
 
+def own_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers of a module, not of those in it; tied ones under each name."""
+    own: dict[str, Tensor] = {}
+    for members in (module.named_parameters, module.named_buffers):
+        own.update(members(recurse=False, remove_duplicate=False))
+    return own
+
+
 def weight_name(path: str) -> str:
     """The name of a layer's weight in a state_dict; a model may itself be a layer, of path "".
 

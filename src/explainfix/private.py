@@ -1,16 +1,19 @@
 """Names that PyTorch keeps to itself: whoever needs one asks here, and bears it if it is gone.
 
 PyTorch may change them in any version. `tests/test_private.py` has them all: it fails by the name
-of the one that changed, and shows that without it networks compute the same and keep more.
+of the one that changed, and shows that without it networks compute the same and keep more. Pruning
+cannot do without `schema` and `TorchDispatchMode`.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, MutableMapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # for everybody
 
 from .running import tensors_in
 
@@ -65,6 +68,31 @@ def flat_tensors(tree: Any) -> list[Tensor]:
     except ImportError:
         return tensors_in(tree)
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def schema(op: Any) -> Any:
+    """The names, defaults and aliases of an ATen operation's arguments, and what it returns."""
+    return op._schema
+
+
+def compiled_as(module: nn.Module) -> Literal["a copy", "in place"] | None:
+    """Whether a module is what torch.compile made of another, or compiled itself."""
+    if hasattr(module, "_orig_mod"):
+        return "a copy"
+    return "in place" if getattr(module, "_compiled_call_impl", None) is not None else None
+
+
+def running_load() -> tuple[nn.Module, bool] | None:
+    """The module whose load_state_dict calls us, and its `strict`, which no hook is told."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not nn.Module.load_state_dict.__code__:
+        frame = frame.f_back
+    return None if frame is None else (frame.f_locals["self"], frame.f_locals["strict"])
+
+
+def has_load_hook(module: nn.Module, hook: Hook) -> bool:
+    """Whether a hook waits for the end of a module's load_state_dict; two would do no harm."""
+    return hook in getattr(module, "_load_state_dict_post_hooks", {}).values()
 
 
 def _hooks(module: nn.Module) -> MutableMapping[int, Hook] | None:

@@ -19,6 +19,7 @@ from .backward.frozen import make_lean, make_ordinary
 from .filters.exact import Array, Draw
 from .layers import Convolution, spatial_layers
 from .marks import RECIPE, WAITING
+from .private import has_load_hook, running_load
 from .registry import filters
 
 # What a method may ask for by name: kernels that come from a model, which no recipe can give back.
@@ -186,16 +187,13 @@ def _recipe_from_state(
         return
     recipe = KernelRecipe(**metadata[RECIPE])
     # Only the module whose load_state_dict was called learns, last of all, whether it went well.
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_code is not nn.Module.load_state_dict.__code__:
-        frame = frame.f_back
-    if frame is None:  # a loader of somebody's own, which tells no end
+    load = running_load()
+    if load is None:  # a loader of somebody's own, which tells no end
         mark_fixed(layer, recipe)
         return
-    root = frame.f_locals["self"]
-    waiting = _Waiting(recipe, id(root), frame.f_locals["strict"], missing, errors)
-    vars(layer)[WAITING] = waiting
-    if _fix_if_loaded not in root._load_state_dict_post_hooks.values():
+    root, strict = load
+    vars(layer)[WAITING] = _Waiting(recipe, id(root), strict, missing, errors)
+    if not has_load_hook(root, _fix_if_loaded):
         root.register_load_state_dict_post_hook(_fix_if_loaded)
 
 

@@ -1,23 +1,18 @@
-"""What all commands share: the app, opening models, progress, printing."""
+"""What all commands share: the app, its common options, opening models."""
 
-import json
 import tomllib
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, TypeVar
+from functools import partial
+from typing import Annotated, Any
 
 import cyclopts
 from cyclopts import Parameter
-from rich.console import Console
-from rich.progress import track
 from torch import nn
 
 from .. import __version__
 from ..zoo.opening import open_guide as zoo_open_guide
 from ..zoo.opening import open_network
-
-T = TypeVar("T")
+from .printing import track_progress
 
 app = cyclopts.App(
     name="explainfix",
@@ -26,6 +21,7 @@ app = cyclopts.App(
     help_format="plaintext",
 )
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON for machines.")]
+REGENERATING = partial(track_progress, title="Regenerating filters")
 OUTPUT = Parameter(name=["--output", "-o"])
 Force = Annotated[bool, Parameter(negative="", help="Overwrite the output file.")]
 Model = Annotated[
@@ -59,37 +55,12 @@ class Build:
 
 def open_model(model: str, build: Build) -> nn.Module:
     """The model of a name, with the weights of a file (NAME@FILE), or in a file `save` wrote."""
-    return open_network(model, **asdict(build), progress=_regenerating)
+    return open_network(model, **asdict(build), progress=REGENERATING)
 
 
 def open_guide(guide: str) -> nn.Module:
     """The same for a guide: without weights of its own it has pretrained ones."""
-    return zoo_open_guide(guide, progress=_regenerating)
-
-
-def _regenerating(paths: Iterable[T]) -> Iterable[T]:
-    return track_progress(paths, "Regenerating filters")
-
-
-def track_progress(items: Iterable[T], title: str, total: int | None = None) -> Iterable[T]:
-    """A progress bar, on a terminal only, gone when done."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return items
-    if total is None:
-        known = list(items)
-        items, total = known, len(known)
-    return track(items, title, total, console=console, transient=True)
-
-
-def show_status(title: str) -> AbstractContextManager[object]:
-    """A line that says what is being done, on a terminal only, gone when done."""
-    console = Console(stderr=True)
-    return console.status(title) if console.is_terminal else nullcontext()
-
-
-def print_json(value: object) -> None:
-    print(json.dumps(value, indent=2))
+    return zoo_open_guide(guide, progress=REGENERATING)
 
 
 def option_pair(text: str) -> tuple[str, Any]:

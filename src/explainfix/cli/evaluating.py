@@ -1,32 +1,20 @@
 """Commands that use trained models: evaluate, predict."""
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from torch import nn
 
 from ..lab.data.dataset import Dataset, open_dataset
 from ..lab.run.config import make_config, read_config
 from ..lab.run.metrics import Scores
-from ..store import check_free
-from .app import (
-    OUTPUT,
-    Build,
-    Force,
-    Json,
-    app,
-    open_model,
-    option_pair,
-    print_json,
-    track_progress,
-)
+from .app import OUTPUT, Build, Force, Json, app, open_model, option_pair
+from .printing import check_output, new_table, print_json, track_progress
 
 Trained = Annotated[
     str,
@@ -83,10 +71,7 @@ def evaluate_(
     """
     if batch_size < 1 or resamples < 1:
         raise ValueError("--batch-size and --resamples must be at least 1")
-    if output is not None:
-        if output.suffix != ".safetensors":
-            raise ValueError(f"{str(output)!r} must end in .safetensors")
-        check_free(output, overwrite=force)
+    check_output(output, ".safetensors", overwrite=force)
     source = source or SplitChoice()
     split = source.split
     dataset = _open_data(model, source.data, source.data_option, skip_damaged=source.skip_damaged)
@@ -96,10 +81,6 @@ def evaluate_(
     from ..lab.run.prediction import Predictions
 
     kept = Predictions(dataset, images) if output is not None else None
-
-    def progress(batches: Iterable[Any], count: int) -> Iterable[Any]:
-        return track_progress(batches, "Evaluating", total=count)
-
     scores = evaluate(
         network,
         dataset,
@@ -107,7 +88,7 @@ def evaluate_(
         batch_size=batch_size,
         resamples=resamples,
         see=kept.see if kept else None,
-        progress=progress,
+        progress=lambda batches, count: track_progress(batches, "Evaluating", count),
     )
     if kept is not None and output is not None:
         kept.save(output, overwrite=force)
@@ -189,9 +170,7 @@ def _open_trained(model: str) -> nn.Module:
 
 def _print_scores(scores: Scores, where: str) -> None:
     out = Console(highlight=False)
-    table = Table(f"{where}, {scores.images} images", box=None, pad_edge=False)
-    table.add_column("value", justify="right")
-    table.add_column("95% interval", justify="right")
+    table = new_table(f"{where}, {scores.images} images", right=("value", "95% interval"))
     for score in scores.scores:
         interval = f"{score.low:.4f} to {score.high:.4f}"
         table.add_row(escape(score.name), f"{score.value:.4f}", interval)

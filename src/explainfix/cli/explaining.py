@@ -1,5 +1,6 @@
 """Commands that look at filters: explain, compare."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,9 +10,10 @@ from rich.table import Table
 
 from ..explanation import Comparison, Explanation, compare, explain
 from ..report.write import write_page
-from ..store import check_free, written
-from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json
+from ..store import written
+from .app import OUTPUT, Build, Force, Json, Model, app, open_model
 from .inputs import Data, measure_saliency, name_silent
+from .printing import check_output, new_table, print_json
 
 _KINDS = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
 _Output = Annotated[Path | None, OUTPUT]
@@ -38,7 +40,7 @@ def explain_(
     basis
         What to look at the filters through.
     """
-    _check_output(output, overwrite=force)
+    check_output(output, *_KINDS, overwrite=force)
     network = open_model(model, build or Build())
     data = data or Data()
     scores = measure_saliency(network, data) if data.data else None
@@ -78,7 +80,7 @@ def compare_(
     output
         A page (.html) or a table (.csv) to write.
     """
-    _check_output(output, overwrite=force, kinds=(".html", ".csv"))
+    check_output(output, ".html", ".csv", overwrite=force)
     first, second = open_model(before, Build()), open_model(after, Build())
     difference = compare(first, second, titles=(before, after))
     if output is not None and output.suffix == ".html":
@@ -104,14 +106,6 @@ def compare_(
         out.print(f"\nWrote {escape(str(output))}.", soft_wrap=True)
 
 
-def _check_output(output: Path | None, *, overwrite: bool, kinds: tuple[str, ...] = _KINDS) -> None:
-    if output is None:
-        return
-    if output.suffix not in kinds:
-        raise ValueError(f"{str(output)!r} must end in one of {', '.join(kinds)}")
-    check_free(output, overwrite=overwrite)
-
-
 def _write(why: Explanation, output: Path, *, overwrite: bool) -> None:
     if output.suffix == ".html":
         why.to_html(output, overwrite=overwrite)
@@ -124,27 +118,17 @@ def _write(why: Explanation, output: Path, *, overwrite: bool) -> None:
 
 
 def _as_json(why: Explanation) -> dict[str, Any]:
-    table = why.table()
     return {
         "model": why.title,
         "basis": why.basis,
         "weighted": why.weighted,
-        "advice": [
-            {
-                "kind": said.kind,
-                "title": said.title,
-                "text": said.text,
-                "figure": said.figure,
-                "threshold": said.threshold,
-            }
-            for said in why.advice()
-        ],
+        "advice": [asdict(said) for said in why.advice()],
         "layers": [
             {
                 "layer": path,
                 "kernel": list(layer.shape),
                 "fixed_by": layer.fixed_by,
-                "saliency_share": table.loc[path, "saliency_share"] if why.weighted else None,
+                "saliency_share": why.share_of(path),
                 "low_share": layer.low_share,
                 "low_chance": list(layer.low_chance),
                 "ed": why[path].ed.tolist(),
@@ -157,18 +141,17 @@ def _as_json(why: Explanation) -> dict[str, Any]:
 
 def _table(why: Explanation) -> Table:
     """A line per layer: its spectrum as a row of blocks, and its shares."""
-    table = Table("spatial layer", "kernel", box=None, pad_edge=False, header_style="bold")
+    table = new_table("spatial layer", "kernel")
     table.add_column("energy, low to high", no_wrap=True)
     for heading in ("low", "by chance", *(["saliency"] if why.weighted else [])):
         table.add_column(heading, justify="right", no_wrap=True)
-    total = sum(layer.saliency or 0.0 for layer in why.layers.values()) or 1.0
     for path, layer in why.layers.items():
         low, high = layer.low_chance
         chance = f"{low:.0%}-{high:.0%}"
         cells = [path, "x".join(map(str, layer.shape)), _blocks(why[path].ed.tolist())]
         cells += [f"{layer.low_share:.0%}", chance]
         if why.weighted:
-            cells.append(f"{(layer.saliency or 0.0) / total:.1%}")
+            cells.append(f"{why.share_of(path):.1%}")
         table.add_row(*cells)
     return table
 
@@ -183,9 +166,7 @@ def _blocks(values: list[float], most: int = 13) -> str:
 
 
 def _comparison_table(difference: Comparison) -> Table:
-    table = Table("spatial layer", box=None, pad_edge=False, header_style="bold")
-    for heading in ("kernels", "changed", "moved by", "energy moved"):
-        table.add_column(heading, justify="right")
+    table = new_table("spatial layer", right=("kernels", "changed", "moved by", "energy moved"))
     table.add_column("fixed by")
     for path, change in difference.layers.items():
         table.add_row(

@@ -13,8 +13,8 @@ from rich.markup import escape
 
 from ..export import export_onnx
 from ..running import example_input
-from ..store import check_free
-from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json, show_status
+from .app import OUTPUT, Build, Force, Json, Model, app, open_model
+from .printing import check_output, print_json, show_status
 
 
 @app.command
@@ -40,9 +40,7 @@ def export(
     check
         Compare with PyTorch before the file is written.
     """
-    if output.suffix != ".onnx":
-        raise ValueError(f"{str(output)!r} must end in .onnx")
-    check_free(output, overwrite=force)
+    check_output(output, ".onnx", overwrite=force)
     lengths = read_size(size)
     network = open_model(model, build or Build())
     example = example_input(network, lengths)

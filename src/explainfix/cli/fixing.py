@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from torch import nn
 
 from ..fix import KernelScale, fix_, list_filters, method_options, overflow_risk
@@ -20,18 +19,8 @@ from ..recipe import can_regenerate, recipes
 from ..registry import datasets, filters
 from ..store import check_free, save
 from ..zoo import list_models
-from .app import (
-    OUTPUT,
-    Build,
-    Force,
-    Json,
-    Model,
-    app,
-    open_guide,
-    open_model,
-    print_json,
-    track_progress,
-)
+from .app import OUTPUT, Build, Force, Json, Model, app, open_guide, open_model
+from .printing import new_table, print_json, track_progress
 
 
 @Parameter(name="*")
@@ -171,7 +160,7 @@ def list_(
 
 
 def _print_described(what: str, described: dict[str, dict[str, Any]], *, flag: str) -> None:
-    table = Table(what, "", box=None, pad_edge=False, header_style="bold")
+    table = new_table(what, "")
     for name, entry in described.items():
         lines = [entry["summary"]]
         for option, values in entry["options"].items():
@@ -181,53 +170,35 @@ def _print_described(what: str, described: dict[str, dict[str, Any]], *, flag: s
     Console(highlight=False).print(table)
 
 
-@dataclass(frozen=True)
-class LayerRow:
-    """One line of `explainfix info`."""
-
-    layer: str
-    kernel: tuple[int, ...]
-    parameters: int
-    fixed_by: str | None
-
-
 @app.command
-def info(
-    model: Model,
-    /,
-    *,
-    build: Build | None = None,
-    as_json: Json = False,
-) -> None:
+def info(model: Model, /, *, build: Build | None = None, as_json: Json = False) -> None:
     """Show the spatial layers of a model: kernels, parameters, and how they were fixed."""
     network = open_model(model, build or Build())
     spatial, total = _parameter_counts(network)
     fixed = recipes(network)
-    rows = [
-        LayerRow(
-            path,
-            layer.kernel_size,
-            layer.weight.numel(),
-            fixed[path].method if path in fixed else None,
-        )
+    rows: list[dict[str, Any]] = [
+        {
+            "layer": path,
+            "kernel": layer.kernel_size,
+            "parameters": layer.weight.numel(),
+            "fixed_by": fixed[path].method if path in fixed else None,
+        }
         for path, layer in spatial_layers(network).items()
     ]
     if as_json:
         counts = {"parameters": total, "spatial_parameters": spatial}
-        print_json({"model": model, **counts, "spatial_layers": [asdict(row) for row in rows]})
+        print_json({"model": model, **counts, "spatial_layers": rows})
         return
-    table = Table("spatial layer", box=None, pad_edge=False, header_style="bold")
-    for heading in ("kernel", "kernels", "parameters", "share"):
-        table.add_column(heading, justify="right")
+    table = new_table("spatial layer", right=("kernel", "kernels", "parameters", "share"))
     table.add_column("fixed by" if fixed else "")
     for row in rows:
         table.add_row(
-            row.layer,
-            "x".join(map(str, row.kernel)),
-            f"{row.parameters // math.prod(row.kernel):,}",
-            f"{row.parameters:,}",
-            f"{row.parameters / total:.2%}",
-            row.fixed_by,
+            row["layer"],
+            "x".join(map(str, row["kernel"])),
+            f"{row['parameters'] // math.prod(row['kernel']):,}",
+            f"{row['parameters']:,}",
+            f"{row['parameters'] / total:.2%}",
+            row["fixed_by"],
         )
     out = Console(highlight=False)
     out.print(table)

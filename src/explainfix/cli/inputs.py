@@ -1,16 +1,18 @@
 """The data that explain and prune measure saliency on: a file of arrays, or a dataset by name."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 from torch import Tensor, nn
 
 from ..explanation import Saliency, saliency
 from ..lab.data.arrays import batches, read_arrays
-from .app import option_pair, track_progress
+from .app import option_pair
+from .printing import track_progress
 
 Batch = tuple[Tensor, Tensor | None]
 
@@ -71,10 +73,7 @@ def open_batches(data: Data) -> tuple[Iterator[Batch], int]:
 def measure_saliency(network: nn.Module, data: Data) -> Saliency:
     """The saliency of a network on the data that was asked for."""
     stream, count = open_batches(data)
-
-    def progress(items: Iterable[Any]) -> Iterable[Any]:
-        return track_progress(items, "Computing saliency", total=count)
-
+    progress = partial(track_progress, title="Computing saliency", total=count)
     return saliency(network, stream, max_batches=count, progress=progress)
 
 

@@ -12,8 +12,9 @@ from rich.markup import escape
 from ..explanation import explain
 from ..prune import channel_prune_
 from ..store import check_free, save
-from .app import OUTPUT, Build, Force, Json, Model, app, open_model, print_json, show_status
+from .app import OUTPUT, Build, Force, Json, Model, app, open_model
 from .inputs import Data, measure_saliency, name_silent, open_batches
+from .printing import check_output, print_json, show_status
 
 
 @Parameter(name="*")
@@ -73,10 +74,7 @@ def prune(
     data = data or Data()
     example = next(open_batches(data)[0])[0][:1]
     check_free(output, overwrite=force)
-    if report is not None:
-        if report.suffix != ".html":
-            raise ValueError(f"{str(report)!r} must end in .html")
-        check_free(report, overwrite=force)
+    check_output(report, ".html", overwrite=force)
     network = open_model(model, build or Build())
     scores = measure_saliency(network, data)
     why = explain(network, saliency=scores, title=model) if report else None

@@ -1,9 +1,8 @@
 """Commands that do the paper's experiments: reproduce."""
 
 import dataclasses
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -12,16 +11,15 @@ from rich.table import Table
 
 from ..lab.run.process import prepare_process
 from ..lab.sweep.workers import Workers
-from .app import Json, app, print_json, track_progress
+from ..paper.setting import SCALES, Scale, Setting, sort_data
+from .app import Json, app
+from .printing import new_table, print_json, track_progress
 
 if TYPE_CHECKING:
     from ..lab.sweep.sweep import SweepMoment
     from ..paper.record import Record
-    from ..paper.setting import Setting
 
 WORDS = {"agrees": "green", "disagrees": "red", "undecided": "yellow"}
-Scale = Literal["smoke", "cpu", "paper"]
-SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
 
 
 def _flag(name: str) -> str:
@@ -64,7 +62,6 @@ def reproduce_(
         Show all experiments, what they cost, and what is done.
     """
     from ..paper.reproduce import outcome_folder, reproduce
-    from ..paper.setting import Setting, sort_data
 
     given = sort_data(data or ())
     if list_:
@@ -74,7 +71,7 @@ def reproduce_(
         raise ValueError("which experiment? explainfix reproduce --list shows all")
     prepare_process()
     display = Display()
-    setting = Setting(scale, given, folder, workers, display, _track)
+    setting = Setting(scale, given, folder, workers, display, track_progress)
     try:
         record = reproduce(name, setting, force=force)
     except KeyboardInterrupt:
@@ -93,8 +90,7 @@ def _print_record(record: "Record", page: Path) -> None:
     out = Console(highlight=False)
     out.print(f"[bold]{escape(record['title'])}[/bold]")
     out.print(f"{escape(record['reference'])}, scale {record['scale']}\n")
-    table = Table("claim", "paper", "ours", "verdict", box=None, pad_edge=False)
-    table.header_style = "bold"
+    table = new_table("claim", "paper", "ours", "verdict")
     for claim in record["claims"]:
         colour = WORDS[claim["word"]]
         cells = [escape(claim[key]) for key in ("text", "paper", "ours")]
@@ -109,7 +105,7 @@ def _print_record(record: "Record", page: Path) -> None:
     Console(highlight=False, soft_wrap=True).print(f"\nWrote {escape(str(page))}")
 
 
-def _list(setting: "Setting", *, as_json: bool) -> None:
+def _list(setting: Setting, *, as_json: bool) -> None:
     from ..paper import list_experiments
 
     rows = {name: _describe(name, setting) for name in list_experiments()}
@@ -126,7 +122,7 @@ def _list(setting: "Setting", *, as_json: bool) -> None:
     Console(highlight=False).print(table)
 
 
-def _describe(name: str, setting: "Setting") -> dict[str, Any]:
+def _describe(name: str, setting: Setting) -> dict[str, Any]:
     """What `--list` says of an experiment: the last is what exists of it, by scale."""
     from ..paper.reproduce import count_runs, find_experiment, what_exists
 
@@ -154,10 +150,6 @@ def _describe(name: str, setting: "Setting") -> dict[str, Any]:
         "cost": dict(experiment.cost),
         "done": done,
     }
-
-
-def _track(items: Iterable[Any], title: str) -> Iterable[Any]:
-    return track_progress(items, title)
 
 
 class Display:

@@ -4,12 +4,12 @@ from dataclasses import asdict
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from ..fix import fix_
 from ..running import example_input
-from .app import Build, Json, Model, app, open_model, print_json, show_status
+from .app import Build, Json, Model, app, open_model
 from .exporting import read_size
+from .printing import new_table, print_json, show_status
 
 
 @app.command(name="tune")
@@ -56,9 +56,8 @@ def tune_(
         print_json({"flags": found.flags, **asdict(found)})
         return
     out = Console(highlight=False)
-    table = Table(f"{escape(model)}, {batch_size} x {escape(size)}", box=None, pad_edge=False)
-    for heading in ("seconds", "ratio (95%)", "MB kept"):
-        table.add_column(heading, justify="right")
+    heading = f"{escape(model)}, {batch_size} x {escape(size)}"
+    table = new_table(heading, right=("seconds", "ratio (95%)", "MB kept"))
     for tried in found.tried:
         kept = f"{tried.kept_bytes / 1e6:.0f}"
         table.add_row(tried.name, f"{tried.seconds:.3f}", str(tried.step), kept)

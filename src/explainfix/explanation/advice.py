@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 IDLE_SHARE = 0.25  # a layer is idle below this share of an even share of the saliency
 TAIL_RATIO = 0.5  # a stage tails off if its later half has less than this times the earlier half
 LOSS_ALLOWED = 0.05  # zeroing goes as far as this share of the saliency
-BLIND = (
-    0.01  # a layer with less of its energy than this in the constant filter passes no brightness
-)
+BLIND = 0.01  # with less of its energy in the constant filter a layer passes no brightness
 STEPS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
@@ -98,16 +96,11 @@ def advise(why: Explanation) -> list[Advice]:
         *_chance(why),
     ]
     if not why.weighted:
-        said.append(
-            Advice(
-                "data",
-                "Give data to see what matters",
-                "Without data every kernel counts the same: this shows what the filters are, not "
-                "which of them the network uses.",
-                0.0,
-                0.0,
-            )
+        text = (
+            "Without data every kernel counts the same: this shows what the filters are, not which "
+            "of them the network uses."
         )
+        said.append(Advice("data", "Give data to see what matters", text, 0.0, 0.0))
     return said
 
 
@@ -167,12 +160,11 @@ def _chance(why: Explanation) -> list[Advice]:
 def _idle_layers(why: Explanation) -> list[Advice]:
     if not why.weighted:
         return []
-    total = sum(layer.saliency or 0.0 for layer in why.layers.values()) or 1.0
     threshold = IDLE_SHARE / len(why)
-    idle = [p for p, layer in why.layers.items() if (layer.saliency or 0.0) / total < threshold]
+    idle = [path for path in why if (why.share_of(path) or 0.0) < threshold]
     if not idle:
         return []
-    share = sum(why.layers[path].saliency or 0.0 for path in idle) / total
+    share = sum(why.layers[path].saliency or 0.0 for path in idle) / why.total_saliency
     parameters = sum(why.layers[path].parameters for path in idle)
     text = (
         f"{len(idle)} of {len(why)} spatial layers carry less than {threshold:.1%} of the saliency "
@@ -220,18 +212,16 @@ def _zeroing(why: Explanation) -> list[Advice]:
             f"Zeroing the least salient {step.share:.0%} would already lose "
             f"{step.saliency_lost:.1%} of the saliency, more than {LOSS_ALLOWED:.0%}."
         )
-        return [
-            Advice("zeroing", "Most kernels are in use", text, step.saliency_lost, LOSS_ALLOWED)
-        ]
-    step = allowed[-1]
-    text = (
-        f"The least salient {step.share:.0%} of the kernels, {step.kernels:,} with "
-        f"{step.parameters:,} parameters, carry {step.saliency_lost:.1%} of the saliency, below "
-        f"{LOSS_ALLOWED:.0%}. Zeroing them would empty {step.empty_layers} layers."
-    )
-    return [
-        Advice("zeroing", "Most kernels are not needed", text, step.saliency_lost, LOSS_ALLOWED)
-    ]
+        title = "Most kernels are in use"
+    else:
+        step = allowed[-1]
+        text = (
+            f"The least salient {step.share:.0%} of the kernels, {step.kernels:,} with "
+            f"{step.parameters:,} parameters, carry {step.saliency_lost:.1%} of the saliency, "
+            f"below {LOSS_ALLOWED:.0%}. Zeroing them would empty {step.empty_layers} layers."
+        )
+        title = "Most kernels are not needed"
+    return [Advice("zeroing", title, text, step.saliency_lost, LOSS_ALLOWED)]
 
 
 def _names(paths: list[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from ..layers import Convolution, spatial_layers
+from ..layers import spatial_layers
 from ..recipe import changed_layers, recipes
 from .explanation import Explanation, explain
 
@@ -89,25 +89,24 @@ def compare(
     (24, 'No filters are fixed in either network.')
     """
     first, second = spatial_layers(before), spatial_layers(after)
-    explained = explain(before, basis=basis, title=titles[0]), explain(
-        after, basis=basis, title=titles[1]
-    )  # fmt: skip
-    shared = [p for p in explained[0] if p in explained[1] and _same_shape(first[p], second[p])]
+    one = explain(before, basis=basis, title=titles[0])
+    other = explain(after, basis=basis, title=titles[1])
     layers = {
         path: _change(
-            spectral_distance(explained[0][path].ed, explained[1][path].ed),
+            spectral_distance(one[path].ed, other[path].ed),
             first[path].weight,
             second[path].weight,
         )
-        for path in shared
+        for path in one
+        if path in other and one[path].shape == other[path].shape
     }
     wrong, count = _fixed_changes(before, after)
     return Comparison(
-        before=explained[0],
-        after=explained[1],
+        before=one,
+        after=other,
         layers=layers,
-        only_before=[path for path in explained[0] if path not in layers],
-        only_after=[path for path in explained[1] if path not in layers],
+        only_before=[path for path in one if path not in layers],
+        only_after=[path for path in other if path not in layers],
         not_fixed=wrong,
         fixed=count,
     )
@@ -130,10 +129,6 @@ def _fixed_changes(before: nn.Module, after: nn.Module) -> tuple[dict[str, str],
         ):
             wrong.setdefault(path, "its kernels differ, and it is no longer marked as fixed")
     return wrong, len(fixed_before | fixed_after)
-
-
-def _same_shape(one: Convolution, other: Convolution) -> bool:
-    return tuple(one.kernel_size) == tuple(other.kernel_size)
 
 
 def spectral_distance(one: Tensor, other: Tensor) -> float:

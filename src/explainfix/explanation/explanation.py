@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 
 _SAMPLES = 24  # kernels kept per layer, for pictures
+# What a file says beside the table and the steps of zeroing.
+_ABOUT = ("basis", "weighted", "weighting", "title", "parameters", "skipped")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,16 @@ class Explanation(Mapping[str, Spectrum]):
     def __len__(self) -> int:
         return len(self.spectra)
 
+    def share_of(self, path: str) -> float | None:
+        """A layer's share of the saliency of all that are explained."""
+        mine = self.layers[path].saliency
+        return None if mine is None else mine / self.total_saliency
+
+    @cached_property
+    def total_saliency(self) -> float:
+        """Of all layers, or 1 to divide by if there is none."""
+        return sum(layer.saliency or 0.0 for layer in self.layers.values()) or 1.0
+
     def advice(self) -> list[Advice]:
         """What the spectra mean, and what to do about it, in words and numbers."""
         return advise(self)
@@ -75,10 +88,8 @@ class Explanation(Mapping[str, Spectrum]):
         """A row per layer, keyed by module path: facts, shares, the spectrum `ed_0`, `ed_1`, …"""
         import pandas as pd
 
-        total = sum(layer.saliency or 0.0 for layer in self.layers.values()) or 1.0
         rows = []
         for path, layer in self.layers.items():
-            share = None if layer.saliency is None else layer.saliency / total
             facts = {
                 "layer": path,
                 "kernel": "x".join(map(str, layer.shape)),
@@ -86,7 +97,7 @@ class Explanation(Mapping[str, Spectrum]):
                 "parameters": layer.parameters,
                 "fixed_by": layer.fixed_by,
                 "saliency": layer.saliency,
-                "saliency_share": share,
+                "saliency_share": self.share_of(path),
                 "low_share": layer.low_share,
                 "low_chance_from": layer.low_chance[0],
                 "low_chance_to": layer.low_chance[1],
@@ -125,17 +136,8 @@ class Explanation(Mapping[str, Spectrum]):
     def save(self, path: str | Path) -> None:
         """Write the table to a `.parquet` or `.csv` file, which `Explanation.load` reads."""
         path = Path(path)
-        about = json.dumps(
-            {
-                "basis": self.basis,
-                "weighted": self.weighted,
-                "weighting": self.weighting,
-                "title": self.title,
-                "parameters": self.parameters,
-                "skipped": self.skipped,
-                "zeroing": [asdict(step) for step in self.zeroing],
-            }
-        )
+        facts = {name: getattr(self, name) for name in _ABOUT}
+        about = json.dumps(facts | {"zeroing": [asdict(step) for step in self.zeroing]})
         frame = self.table()
         if path.suffix == ".parquet":
             frame.attrs = {"explainfix": about}
@@ -195,7 +197,7 @@ def explain(
             if saliency is not None and path not in saliency:
                 raise ValueError("no saliency was given for it")
             if shape not in made:
-                made[shape] = make_basis(basis, shape, _own_kernels(layers, shape))
+                made[shape] = make_basis(basis, shape, partial(_own_kernels, layers, shape))
         except ValueError as reason:
             skipped.setdefault(path, str(reason))
             continue
@@ -227,20 +229,13 @@ def explain(
     )  # fmt: skip
 
 
-def _own_kernels(layers: dict[str, Convolution], shape: tuple[int, ...]) -> Callable[[], Tensor]:
-    def kernels() -> Tensor:
-        same = [layer for layer in layers.values() if tuple(layer.kernel_size) == shape]
-        return torch.cat([layer.weight.detach().flatten(2).flatten(0, 1).cpu() for layer in same])
-
-    return kernels
+def _own_kernels(layers: dict[str, Convolution], shape: tuple[int, ...]) -> Tensor:
+    same = [layer for layer in layers.values() if tuple(layer.kernel_size) == shape]
+    return torch.cat([layer.weight.detach().flatten(2).flatten(0, 1).cpu() for layer in same])
 
 
 def _facts(
-    layer: Convolution,
-    kernels: Tensor,
-    weights: Tensor | None,
-    basis: Basis,
-    energies: Spectrum,
+    layer: Convolution, kernels: Tensor, weights: Tensor | None, basis: Basis, energies: Spectrum
 ) -> Layer:
     recipe = recipe_of(layer)
     low = float(energies.ed[low_frequencies(basis)].sum() / energies.ed.sum().clamp(min=1e-300))
@@ -319,12 +314,7 @@ def _from_table(frame: pd.DataFrame, about: dict[str, Any]) -> Explanation:
         spectra=spectra,
         layers=facts,
         totals=_totals(spectra, facts, made, weighted=about["weighted"]),
-        skipped=about["skipped"],
         bases=made,
-        basis=about["basis"],
-        weighted=about["weighted"],
-        weighting=about["weighting"],
-        title=about["title"],
-        parameters=about["parameters"],
         zeroing=tuple(Zeroing(**step) for step in about["zeroing"]),
+        **{name: about[name] for name in _ABOUT},
     )

@@ -168,7 +168,8 @@ def _batch_scores(
     inputs, y = split_batch(batch, model)
     y = map_tensors(y, lambda tensor: plain(tensor).to(device))
     with _weights_in_use(layers) as used:
-        output = _run(model, inputs, device)
+        with explained(inputs):
+            output = inputs.run(model, device)
         value = _score(output, y, score)
         if not value.isfinite():
             raise ValueError(_not_finite(model, inputs, device, output))
@@ -265,11 +266,6 @@ def _gradients(value: Tensor, weights: list[Tensor]) -> tuple[Tensor | None, ...
             ) from problem
         raise ValueError(f"PyTorch finds no gradient of this model: {reason}") from problem
     return cast("tuple[Tensor | None, ...]", found)
-
-
-def _run(model: nn.Module, inputs: Inputs, device: torch.device) -> object:
-    with explained(inputs):
-        return inputs.run(model, device)
 
 
 def _not_finite(model: nn.Module, inputs: Inputs, device: torch.device, output: object) -> str:

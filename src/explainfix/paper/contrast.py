@@ -50,6 +50,17 @@ class Verdict:
     ours: str
 
 
+def decide(ours: str, *, agrees: bool, disagrees: bool | None = None) -> Verdict:
+    """By a rule in words. Without `disagrees` it is one or the other.
+
+    >>> decide("-0.1", agrees=False, disagrees=False).word, decide("-0.1", agrees=False).word
+    ('undecided', 'disagrees')
+    """
+    if agrees:
+        return Verdict("agrees", ours)
+    return Verdict("disagrees" if disagrees is None or disagrees else "undecided", ours)
+
+
 def signed(found: Interval, digits: int = 3) -> str:
     """A difference with its interval.
 
@@ -91,6 +102,11 @@ def pick(found: Mapping[Any, T], **where: Any) -> list[T]:
         for key, value in found.items()
         if all(getattr(key, field) in _allowed(wanted) for field, wanted in where.items())
     ]
+
+
+def mean_of(scores: Scores, **where: Any) -> float:
+    """The mean of the scores whose keys have these values."""
+    return float(np.mean(pick(scores, **where)))
 
 
 @dataclass(frozen=True)

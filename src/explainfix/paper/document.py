@@ -128,12 +128,11 @@ def _anywhere(command: str) -> str:
 
 def _table(columns: list[str], rows: list[list[Any]]) -> str:
     """A Markdown table."""
-    cells = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(_escape(str(c)) for c in row) + " |" for row in cells)
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", r"\|").replace("\n", " ")
+    cells = [
+        [str(cell).replace("|", r"\|").replace("\n", " ") for cell in row]
+        for row in (columns, ["---"] * len(columns), *rows)
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
 def _small(picture: bytes) -> bytes:

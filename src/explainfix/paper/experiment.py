@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..lab.run.folder import Run
 from ..registry import unknown
 from .contrast import Rule, Scores, Verdict
+from .figures import Figure
 from .setting import Kind, Scale, Setting
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from ..lab.run.folder import Run
 
 Rows = list[dict[str, Any]]  # of a table: cells by column; one that is missing is empty
 

@@ -6,12 +6,15 @@ import colorsys
 import io
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    import matplotlib.axes
+    import matplotlib.figure
+
+# For annotations: matplotlib is imported when something is drawn.
+Axes: TypeAlias = "matplotlib.axes.Axes"
+Figure: TypeAlias = "matplotlib.figure.Figure"
 
 # Unsteered methods are warm, steered ones cool, what is learned is grey.
 COLOURS = {
@@ -46,8 +49,11 @@ def new_figure(width: float = 7.0, height: float = 3.2) -> Figure:
     return figure
 
 
-def tidy(axes: Axes) -> None:
-    """Small type, two spines, a faint grid behind."""
+def tidy(axes: Axes, *, x: str = "", y: str = "", title: str = "") -> None:
+    """What an axis shows, in small type; two spines, a faint grid behind; epochs are whole."""
+    axes.set(xlabel=x, ylabel=y, title=title)
+    if x == "epoch":
+        axes.locator_params(axis="x", integer=True)
     axes.spines[["top", "right"]].set_visible(False)
     for spine in axes.spines.values():
         spine.set_color("#8a93a3")
@@ -77,9 +83,15 @@ def plot_groups(groups: Mapping[str, Sequence[float]], *, ylabel: str) -> Figure
     axes.set_xticks(range(len(groups)), labels)
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, 0.0), min(high, 1.0))  # an interval may reach further than a score can
-    axes.set_ylabel(ylabel)
-    tidy(axes)
+    tidy(axes, y=ylabel)
     return figure
+
+
+def bare(axes: Axes, name: str = "", *, size: float = 8) -> None:
+    """A picture without ticks and spines, a name on its left."""
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    axes.set_ylabel(name, fontsize=size, rotation=0, ha="right", va="center", labelpad=4)
 
 
 def frame_pictures(figure: Figure) -> None:
@@ -120,26 +132,21 @@ def _darken(figure: Figure) -> None:
         if isinstance(part, Axes):
             part.set_facecolor("none")
         elif isinstance(part, Text | Line2D):
-            _repaint(part.get_color, part.set_color)
+            _repaint(part.get_color(), part.set_color)
             if isinstance(part, Line2D):
-                _repaint(part.get_markeredgecolor, part.set_markeredgecolor)
-                _repaint(part.get_markerfacecolor, part.set_markerfacecolor)
+                _repaint(part.get_markeredgecolor(), part.set_markeredgecolor)
+                _repaint(part.get_markerfacecolor(), part.set_markerfacecolor)
         elif isinstance(part, Patch):
-            _repaint(part.get_edgecolor, part.set_edgecolor)
-            _repaint(part.get_facecolor, part.set_facecolor)
+            _repaint(part.get_edgecolor(), part.set_edgecolor)
+            _repaint(part.get_facecolor(), part.set_facecolor)
         elif isinstance(part, Collection) and len(part.get_edgecolor()) == 1:
-            _repaint(partial(_first_edge, part), part.set_edgecolor)
+            _repaint(part.get_edgecolor()[0], part.set_edgecolor)
 
 
-def _first_edge(part: Any) -> Any:
-    return part.get_edgecolor()[0]
-
-
-def _repaint(get: Callable[[], Any], put: Callable[[Any], Any]) -> None:
+def _repaint(colour: Any, put: Callable[[Any], Any]) -> None:
     """Black becomes light and white becomes dark; a colour, or a middle grey, stays."""
     from matplotlib.colors import to_rgba
 
-    colour = get()
     if isinstance(colour, str) and colour in ("none", "auto"):
         return
     red, green, blue, alpha = to_rgba(colour)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..lab.measure.statistics import epoch_bands
 from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run
 from .contrast import pick
-from .figures import COLOURS, GREEN, LABELS, RED, new_figure, plot_range, tidy
+from .figures import COLOURS, GREEN, LABELS, RED, Axes, Figure, new_figure, plot_range, tidy
 from .scores import METHODS, Array, curves
 from .setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SIGNIFICANT = 0.001  # the paper's, for the bands behind the curves
 
@@ -91,13 +87,8 @@ def plot_curves(runs: Mapping[Key, Run], split: str) -> Figure:
         bands = epoch_bands(ours, base, width=reach)
         _shade(axes, epochs, bands.higher, GREEN)
         _shade(axes, epochs, bands.lower, RED)
-        axes.set_title(LABELS[method])
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        tidy(axes)
-    for axes in grid[-1]:
-        axes.set_xlabel("epoch")
-    for axes in grid[:, 0]:
-        axes.set_ylabel("Dice")
+        tidy(axes, x="epoch", y="Dice", title=LABELS[method])
+        axes.label_outer()
     return figure
 
 

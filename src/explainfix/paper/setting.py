@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
+from torch import Tensor
+
 from ..lab.data.dataset import Dataset, Task, open_dataset
+from ..lab.data.loader import evaluation_batches
 from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run
 from ..registry import unknown
@@ -18,7 +22,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K")  # a frozen dataclass that tells one run from another
 Scale = Literal["smoke", "cpu", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
 Kind = Literal["microscopy", "xrays"]
+Batches = list[tuple[Tensor, Tensor]]
 TitledTrack = Callable[[Iterable[T], str], Iterable[T]]
 
 
@@ -51,10 +57,7 @@ DATASETS: dict[Kind, Datasets] = {
 # What the datasets are told at each scale. Those of `paper` are the paper's Appendix A.
 OPTIONS: dict[Scale, dict[str, dict[str, Any]]] = {
     "smoke": {"nuclei": {"count": 16, "size": 32}, "xray-like": {"count": 32, "size": 32}},
-    "cpu": {
-        "bbbc038v1": {"crop": 128},
-        "chexpert": {"crop": 128, "samples_per_epoch": 2000},
-    },
+    "cpu": {"bbbc038v1": {"crop": 128}, "chexpert": {"crop": 128, "samples_per_epoch": 2000}},
     "paper": {
         "bbbc038v1": {"crop": 256},
         "chexpert": {"crop": 320, "val_share": 0.3, "seed": 138, "samples_per_epoch": 15_000},
@@ -79,8 +82,8 @@ class Setting:
     dry: bool = False
 
     def __post_init__(self) -> None:
-        if self.scale not in get_args(Scale):
-            raise unknown("scale", self.scale, get_args(Scale))
+        if self.scale not in SCALES:
+            raise unknown("scale", self.scale, SCALES)
         if self.scale == "smoke" and self.given:
             raise ValueError("--scale smoke uses drawn images and takes no --data")
 
@@ -120,9 +123,8 @@ class Setting:
             return {key: self._planned(config) for key, config in configs.items()}
         from ..lab.sweep.sweep import Workers, sweep
 
-        labels = {
-            key: " ".join(map(str, vars(key).values())) for key in configs
-        }  # as progress shows them
+        # as progress shows them
+        labels = {key: " ".join(map(str, vars(key).values())) for key in configs}
         found = sweep(
             {labels[key]: config for key, config in configs.items()},
             runs=self.runs,
@@ -138,6 +140,12 @@ class Setting:
     def _planned(self, config: RunConfig) -> Run:
         config = config.resolved(DATASETS[kind_of(config.data)].task)
         return Run(self.runs / config.name(), config, [], {})
+
+
+def first_batches(data: Dataset, split: str, count: int | None, *, size: int) -> Batches:
+    """The first images of a split with their targets, in so many batches, or all of them."""
+    found = evaluation_batches(data, split, batch_size=size)
+    return [(images, targets) for _, images, targets in islice(found, count)]
 
 
 def kind_of(spec: str) -> Kind:

@@ -5,27 +5,20 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
 from ..explanation import Explanation, explain, saliency
 from ..filters.dct2 import frequency_order
 from ..lab.data.dataset import Dataset
-from ..lab.data.loader import evaluation_batches
 from ..lab.run.folder import Run, open_data
 from ..recipe import changed_layers
-from ..report.heatmap import main_shapes
-from .contrast import Verdict, Word
-from .figures import LABELS, new_figure
+from ..report.heatmap import energy_blocks, main_shapes
+from .contrast import Verdict, decide
+from .figures import LABELS, Figure, bare, new_figure
 from .networks import find_pretrained
 from .scores import Array
-from .setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from .setting import Batches, Setting, first_batches
 
 ENOUGH = 64  # a layer with fewer kernels than this says little about its distribution
 MOVED = 0.05  # the share of a layer's energy that may lie elsewhere
@@ -49,8 +42,8 @@ def large_layers(why: Explanation) -> list[str]:
 def judge_guided(moved: Sequence[float]) -> Verdict:
     """Distances between the spectra of GuidedSteer and of its guide, by the rule `GUIDED`."""
     largest, median = max(moved), float(np.median(moved))
-    word: Word = "agrees" if largest < MOVED else "undecided" if median < MOVED else "disagrees"
-    return Verdict(word, f"{median:.1%} elsewhere, at most {largest:.1%}")
+    said = f"{median:.1%} elsewhere, at most {largest:.1%}"
+    return decide(said, agrees=largest < MOVED, disagrees=median >= MOVED)
 
 
 def mean_frequency(shares: Array, size: int) -> Array:
@@ -100,7 +93,7 @@ class Case:
 
 def trained_cases(setting: Setting, runs: Mapping[Key, Run]) -> Iterator[Case]:
     """The runs; saliency only for what is learned or drawn."""
-    batches: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    batches: dict[str, Batches] = {}
     for key, run in setting.tracked(list(runs.items()), "Explaining"):
         model = run.model("best")
         weighted = None
@@ -120,12 +113,11 @@ def trained_cases(setting: Setting, runs: Mapping[Key, Run]) -> Iterator[Case]:
         )
 
 
-def some_batches(setting: Setting, data: Dataset) -> list[tuple[Tensor, Tensor]]:
+def some_batches(setting: Setting, data: Dataset) -> Batches:
     """The first test images: one a batch for masks, four for labels."""
     size = 1 if data.task == "segmentation" else 4
     count = setting.pick(smoke=2, cpu=16, paper=64)
-    found = evaluation_batches(data, "test", batch_size=size)
-    return [(images, targets) for _, images, targets in islice(found, count)]
+    return first_batches(data, "test", count, size=size)
 
 
 def untrained_cases(setting: Setting) -> Iterator[Case]:
@@ -156,15 +148,10 @@ def plot_methods(pairs: Mapping[str, tuple[Explanation, Explanation | None]]) ->
     grid = figure.subplots(len(pairs), 2, squeeze=False, height_ratios=rows)
     for row, (method, pair) in zip(grid, pairs.items(), strict=True):
         for axes, why in zip(row, pair, strict=True):
-            axes.set_xticks([])
-            axes.set_yticks([])
-            axes.spines[:].set_visible(False)
+            bare(axes, LABELS[method] if axes is row[0] else "")
             if why is not None:
                 axes.imshow(stack_energies(why), aspect="auto", cmap="viridis", vmin=0,
                             interpolation="nearest")  # fmt: skip
-        row[0].set_ylabel(
-            LABELS[method], fontsize=8, rotation=0, ha="right", va="center", labelpad=4
-        )
     for axes, name in zip(grid[0], ("without saliency", "with saliency"), strict=True):
         axes.set_title(name, fontsize=9)
     return figure
@@ -172,13 +159,4 @@ def plot_methods(pairs: Mapping[str, tuple[Explanation, Explanation | None]]) ->
 
 def stack_energies(why: Explanation) -> Array:
     """e(2) of the main kernel shapes, one block of rows each; NaN where a layer has another."""
-    shapes = main_shapes(why)
-    paths = [path for path, layer in why.layers.items() if layer.shape in shapes]
-    blocks = []
-    for shape in shapes:
-        block = np.full((int(np.prod(shape)), len(paths)), np.nan)
-        for column, path in enumerate(paths):
-            if why.layers[path].shape == shape:
-                block[:, column] = np.asarray(why[path].ed)
-        blocks.append(block)
-    return np.concatenate(blocks)
+    return np.concatenate(energy_blocks(why, main_shapes(why)))

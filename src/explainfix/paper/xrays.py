@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import numpy as np
 from safetensors.torch import save_file
 
 from ..lab.run.checkpoint import writing
@@ -17,7 +16,7 @@ from ..lab.run.folder import Run
 from ..zoo.opening import split_weights
 from .contrast import Measure
 from .networks import FOLDER, TRUNKS, create_seeded, load_in_order
-from .scores import METHODS, curve
+from .scores import METHODS, part
 from .setting import Scale, Setting
 
 K = TypeVar("K")
@@ -99,6 +98,16 @@ def starts(setting: Setting, begin: Begin) -> list[Start]:
             options = {"model": name, "weights": file or "pretrained"}
         found.append(Start(family, begin, title, options, guide))
     return found
+
+
+def all_starts(setting: Setting) -> list[Start]:
+    """From scratch, then pretrained."""
+    return [*starts(setting, "scratch"), *starts(setting, "pretrained")]
+
+
+def titles(setting: Setting) -> dict[tuple[str, str], str]:
+    """Those of all networks, by family and begin."""
+    return {(start.family, start.begin): start.title for start in all_starts(setting)}
 
 
 def best_starts(setting: Setting) -> list[Start]:
@@ -207,8 +216,7 @@ def _config(start: Start, key: Key, shared: Mapping[str, Any], guide: str | None
 
 def final(run: Run, column: str = "test auc") -> float:
     """The mean score over the last quarter of the epochs."""
-    epochs, values = curve(run, column)
-    return float(values[np.array(epochs) > 0.75 * run.config.epochs].mean())
+    return float(part(run, column, after=0.75 * run.config.epochs).mean())
 
 
 def finals(runs: Mapping[K, Run], column: str = "test auc") -> dict[K, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +12,10 @@ from ..lab.measure.statistics import mean_interval, paired_wilcoxon
 from ..lab.run.folder import Run
 from .contrast import Measure, Rule, Scores, difference, pick, signed
 from .experiment import Rows
-from .figures import COLOURS, new_figure, tidy
+from .figures import COLOURS, Figure, new_figure, tidy
 from .scores import MARGIN, Array, curves
 from .setting import Setting
 from .xrays import Key, Start, train_methods
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -92,11 +89,9 @@ def plot_zeroed(runs: Mapping[ZeroedKey, Run], shares: Sequence[tuple[Start, flo
             axes.fill_between(epochs, low, high, color=COLOURS[colour], alpha=0.15, linewidth=0)
             least = min(least, values.min())
         axes.set_ylim(max(min(axes.get_ylim()[0], least), 0.3), min(axes.get_ylim()[1], 1.0))
-        axes.set_title(f"{start.title.partition(',')[0]}, {share:.0%} zeroed")
-        axes.set_xlabel("epoch")
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        tidy(axes)
-    grid[0].set_ylabel("test AUC")
+        title = f"{start.title.partition(',')[0]}, {share:.0%} zeroed"
+        tidy(axes, x="epoch", y="test AUC", title=title)
+        axes.label_outer()
     return figure
 
 

@@ -73,11 +73,7 @@ def channel_prune_(
 
 
 def find_share(
-    model: nn.Module,
-    call: Call,
-    saliency: Mapping[str, Tensor],
-    target: float,
-    request: Request,
+    model: nn.Module, call: Call, saliency: Mapping[str, Tensor], target: float, request: Request
 ) -> float:
     """The share of kernels to zero that leaves about `target` of the parameters, by bisection.
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
 
-from ..layers import Convolution, attributes_as_found
+from ..layers import Convolution, attributes_as_found, own_tensors
 from .liveness import Plan
 
 
@@ -61,21 +60,16 @@ def cut_(model: nn.Module, plan: Plan) -> None:
     touched: dict[int, nn.Module] = {}
     replaced: dict[int, Tensor] = {}
     for path, module in model.named_modules(remove_duplicate=False):
-        left = groups.get(id(module._parameters.get("weight")))
-        for kind in (module._parameters, module._buffers):
-            for key, tensor in list(kind.items()):
-                name = f"{path}.{key}" if path else key
-                if tensor is None:
-                    continue
-                if id(tensor) in replaced:
-                    kind[key] = replaced[id(tensor)]
-                    touched[id(module)] = module
-                elif name in cuts:
-                    new = _cut(tensor, cuts[name])
-                    replaced[id(tensor)] = new
-                    replaced[id(new)] = new
-                    kind[key] = new
-                    touched[id(module)] = module
+        own = own_tensors(module)
+        left = groups.get(id(own.get("weight")))
+        for key, tensor in own.items():
+            name = f"{path}.{key}" if path else key
+            if id(tensor) not in replaced and name in cuts:
+                new = _cut(tensor, cuts[name])
+                replaced[id(tensor)] = replaced[id(new)] = new
+            if id(tensor) in replaced:
+                _hold(module, key, replaced[id(tensor)])
+                touched[id(module)] = module
         for count in ("groups", "num_groups"):
             if left is not None and hasattr(module, count):
                 setattr(module, count, left)
@@ -118,6 +112,13 @@ def _cut(tensor: Tensor, kept: dict[int, Tensor]) -> Tensor:
     return data
 
 
+def _hold(module: nn.Module, name: str, tensor: Tensor) -> None:
+    if isinstance(tensor, nn.Parameter):  # not by `setattr`, in which an LSTM changes more
+        module.register_parameter(name, tensor)
+    else:
+        setattr(module, name, tensor)
+
+
 def _within_groups(data: Tensor, places: Tensor) -> Tensor:
     """A grouped convolution's weight with other places along its second axis for every group."""
     blocks = data.reshape(len(places), -1, data.shape[1], *data.shape[2:])
@@ -126,7 +127,7 @@ def _within_groups(data: Tensor, places: Tensor) -> Tensor:
     return blocks.gather(2, chosen).flatten(0, 1)
 
 
-def _count(module: nn.Module) -> None:
+def _count(module: Any) -> None:
     """Put right the numbers of channels that a module of PyTorch's keeps."""
     if isinstance(module, Convolution):
         first, second = module.weight.shape[:2]
@@ -136,7 +137,7 @@ def _count(module: nn.Module) -> None:
             module.in_channels, module.out_channels = second * module.groups, first
     elif isinstance(module, nn.Linear):
         module.out_features, module.in_features = module.weight.shape
-    elif isinstance(module, _BatchNorm | _InstanceNorm):
+    elif hasattr(module, "num_features") and hasattr(module, "running_mean"):  # of any batch norm
         held = module.weight if module.running_mean is None else module.running_mean
         module.num_features = module.num_features if held is None else len(held)
     elif isinstance(module, nn.GroupNorm):

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.ao.nn.quantized import FloatFunctional, FXFloatFunctional
 
-from ..layers import Convolution, weight_name
+from ..layers import Convolution, own_tensors, weight_name
+from ..private import compiled_as
 from ..registry import unknown
 
 Ghosts = Literal["keep", "drop"]
@@ -38,22 +39,20 @@ def check_prunable(model: nn.Module) -> None:
                 f"{name} is scripted or traced by torch.jit: prune the original module, "
                 "then script it"
             )
-        if hasattr(module, "_orig_mod"):
+        compiled = compiled_as(module)
+        if compiled == "a copy":
             raise ValueError(
                 f"{name} is compiled: prune the original, which torch.compile keeps as "
                 "._orig_mod, then compile it"
             )
-        if getattr(module, "_compiled_call_impl", None) is not None:
+        if compiled == "in place":
             raise ValueError(
                 f"{name} was compiled in place by .compile(): prune first, compile afterwards"
             )
         if ".quantized" in type(module).__module__ and not isinstance(module, _FLOATING):
             raise ValueError(f"{name} is quantised: prune the model first, then quantise it")
-        held = {**module._parameters, **module._buffers}
-        for key, tensor in held.items():
+        for key, tensor in own_tensors(module).items():
             full = f"{path}.{key}" if path else key
-            if tensor is None:
-                continue
             if nn.parameter.is_lazy(tensor):
                 raise ValueError(f"{full!r} has no size yet: run the model once on a batch")
             if tensor.is_inference():

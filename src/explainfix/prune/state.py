@@ -202,14 +202,18 @@ class State:
         return self.graph.shapes[node.outputs[index].number]
 
 
+class Barred(Exception):  # noqa: N818
+    """Raised by a rule: every channel that enters the operation stays."""
+
+
 def rule(*names: str, reads_weights: bool = False) -> Callable[[Rule], Rule]:
     """Register a rule for operations by name, without "aten.", overload or trailing underscore.
 
     The rule gets the `State` and the `Node` and says what becomes of the channels: `state.get` what
     is known of a value, `state.put` what is known of a result, `state.tie` channels that go
-    together, `state.pin` those that stay. A weight of several axes that an operation reads is not
-    cut, unless its rule `reads_weights` and says by `state.assign` which channels its axes are. A
-    name that has a rule already is refused.
+    together, `state.pin` those that stay; where it cannot tell it raises `Barred`. A weight of
+    several axes that an operation reads is not cut, unless its rule `reads_weights` and says by
+    `state.assign` which channels its axes are. A name that has a rule already is refused.
     """
 
     def add(function: Rule) -> Rule:
@@ -235,7 +239,10 @@ def apply_rules(state: State) -> State:
         if isinstance(graph.modules[node.module], nn.RNNBase):
             state.bar(node)  # how often it repeats depends on the input
         elif node.inputs or node.name in RULES:
-            RULES.get(node.name, State.bar)(state, node)
+            try:
+                RULES.get(node.name, State.bar)(state, node)
+            except Barred:
+                state.bar(node)
         if not node.training:
             seen.update(mixing.weight for mixing in state.mixings[before:])
         else:

@@ -305,8 +305,7 @@ def in_training(model: nn.Module) -> Iterator[None]:
     """Training mode; modes and buffers come back as they were."""
     modules = list(model.modules())
     modes = [module.training for module in modules]
-    held = [b for module in modules for b in module._buffers.values() if b is not None]
-    before = [buffer.clone() for buffer in held]
+    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
         for module in modules:
             module.training = True
@@ -315,5 +314,5 @@ def in_training(model: nn.Module) -> Iterator[None]:
         for module, training in zip(modules, modes, strict=True):
             module.training = training
         with torch.no_grad():
-            for buffer, value in zip(held, before, strict=True):
+            for buffer, value in before:
                 buffer.copy_(value)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..private import TorchDispatchMode
 from ..running import map_tensors, tensors_in
 from .graph import CHANCE, rule_name
 

@@ -135,5 +135,5 @@ def rule_name(op: Any) -> str:
 @cache
 def functional(op: Any) -> Any:
     """The operation that does the same without writing in place."""
-    packet, overload = getattr(torch.ops.aten, rule_name(op)), op._overloadname
+    packet, overload = getattr(torch.ops.aten, rule_name(op)), str(op).rpartition(".")[2]
     return getattr(packet, overload if overload in packet.overloads() else packet.overloads()[0])

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..layers import Convolution, weight_name
+from ..private import TorchDispatchMode, schema
 from ..running import reason_of, tensors_in
 from .call import Call, same_seeds, stilled
 from .graph import Graph, Node, Ref, View, functional, replaced, rule_name
@@ -251,12 +251,13 @@ def _looks_alike(
 def _effects(op: Any) -> tuple[tuple[tuple[int, str], ...], bool]:
     """Which arguments an operation writes into, and whether its results look into the first."""
     writes = []
-    for place, argument in enumerate(op._schema.arguments):
+    described = schema(op)
+    for place, argument in enumerate(described.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             writes.append((place, argument.name))
     looks = any(
         returned.alias_info is not None and not returned.alias_info.is_write
-        for returned in op._schema.returns
+        for returned in described.returns
     )
     return tuple(writes), looks
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +34,11 @@ def plot_heatmap(
 
     chosen = list(shapes) if shapes is not None else main_shapes(why)
     paths = [path for path, layer in why.layers.items() if layer.shape in chosen]
-    blocks = [_block(why, shape, paths, per_layer=per_layer) for shape in chosen]
+    blocks = energy_blocks(why, chosen, per_layer=per_layer)
     rows = [len(block) for block in blocks]
     height = 2.0 + sum(rows) * (0.24 if sum(rows) <= 12 else 0.14)
-    figure = Figure(figsize=(_width(len(paths)), height), dpi=150)
+    width = float(np.clip(2.2 + 0.16 * len(paths), 5, 16))
+    figure = Figure(figsize=(width, height), dpi=150)
     figure.set_layout_engine("constrained", h_pad=0.03, w_pad=0.03)
     grid = figure.subplots(
         1 + len(blocks), 2, squeeze=False, sharex="col",
@@ -45,7 +48,8 @@ def plot_heatmap(
     sums = np.nansum(np.concatenate(blocks), axis=0)
     grid[0, 0].bar(range(len(paths)), sums, color="#2a788e", width=0.85)
     _bare(grid[0, 0])
-    grid[0, 0].set_title(_heading(why), fontsize=9, loc="left")
+    heading = f"{why.title}: energy e(d) per layer\n{why.weighting}"
+    grid[0, 0].set_title(heading, fontsize=9, loc="left")
     grid[0, 1].set_axis_off()
     for axes, shape, block in zip(grid[1:], chosen, blocks, strict=True):
         picture = axes[0].imshow(
@@ -84,6 +88,7 @@ def _name_layers(column: Any, paths: list[str]) -> None:
 
 def plot_frequencies(explanations: Sequence[Explanation], shape: Shape = (3, 3)) -> Figure:
     """e(0) of several models: bars of energy per frequency, low to high, as shares of the model."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     known = [
@@ -96,7 +101,8 @@ def plot_frequencies(explanations: Sequence[Explanation], shape: Shape = (3, 3))
     figure.set_layout_engine("constrained")
     axes = figure.subplots()
     count = shape[0]
-    colours = _colours(count)
+    places = (0.85 - 0.75 * i / max(count - 1, 1) for i in range(count))
+    colours = [colormaps["viridis"](place) for place in places]
     for place, why in enumerate(known):
         values = np.asarray(why.totals[shape].e0)
         shares = values / max(values.sum(), 1e-300)
@@ -117,35 +123,22 @@ def plot_frequencies(explanations: Sequence[Explanation], shape: Shape = (3, 3))
 
 def main_shapes(why: Explanation) -> list[Shape]:
     """The kernel shapes that more than one layer has, or all if there is none such."""
-    counts: dict[Shape, int] = {}
-    for layer in why.layers.values():
-        counts[layer.shape] = counts.get(layer.shape, 0) + 1
+    counts = Counter(layer.shape for layer in why.layers.values())
     return [shape for shape, count in counts.items() if count > 1] or list(counts)
 
 
-def _block(why: Explanation, shape: Shape, paths: list[str], *, per_layer: bool) -> NDArray[Any]:
-    """The spectra of one kernel shape as columns, blank where a layer has another shape."""
-    size = int(np.prod(shape))
-    block = np.full((size, len(paths)), np.nan)
-    for column, path in enumerate(paths):
-        if why.layers[path].shape == shape:
-            values = np.asarray(why[path].ed)
-            block[:, column] = values / max(values.sum(), 1e-300) if per_layer else values
-    return block
-
-
-def _heading(why: Explanation) -> str:
-    return f"{why.title}: energy e(d) per layer\n{why.weighting}"
-
-
-def _width(layers: int) -> float:
-    return float(np.clip(2.2 + 0.16 * layers, 5, 16))
-
-
-def _colours(count: int) -> list[tuple[float, ...]]:
-    from matplotlib import colormaps
-
-    return [tuple(colormaps["viridis"](0.85 - 0.75 * i / max(count - 1, 1))) for i in range(count)]
+def energy_blocks(
+    why: Explanation, shapes: Sequence[Shape], *, per_layer: bool = False
+) -> list[NDArray[Any]]:
+    """For each kernel shape the spectra as columns, NaN where a layer has another of them."""
+    layers = [(path, layer.shape) for path, layer in why.layers.items() if layer.shape in shapes]
+    blocks = [np.full((math.prod(shape), len(layers)), np.nan) for shape in shapes]
+    for column, (path, shape) in enumerate(layers):
+        values = np.asarray(why[path].ed)
+        blocks[shapes.index(shape)][:, column] = (
+            values / max(values.sum(), 1e-300) if per_layer else values
+        )
+    return blocks
 
 
 def _bare(axes: Any) -> None:

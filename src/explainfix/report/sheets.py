@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -37,7 +38,7 @@ def plot_filters(kernels: Mapping[str, Array], *, columns: int = 14) -> Figure:
         row[0].text(
             -0.2, 0.5, name, ha="right", va="center", fontsize=10, transform=row[0].transAxes
         )
-        for axes, kernel in zip(row, _padded(sheet, columns), strict=True):
+        for axes, kernel in zip_longest(row, sheet[:columns]):
             axes.set_axis_off()
             if kernel is not None:
                 _draw(axes, kernel)
@@ -73,10 +74,11 @@ def plot_resolutions(
     method: Literal["ghaar", "psine"], *, size: int = 3, columns: int = 12, seed: int = 0
 ) -> Figure:
     """Kernels of a method above the finely drawn filters that they sample."""
-    coarse, fine = filters_at(method, size, columns, seed), filters_at(
-        method, size, columns, seed, fine=True
-    )  # fmt: skip
-    return plot_filters({f"{size}x{size}": coarse, "finely": fine}, columns=columns)
+    sheets = {
+        name: filters_at(method, size, columns, seed, fine=fine)
+        for name, fine in ((f"{size}x{size}", False), ("finely", True))
+    }
+    return plot_filters(sheets, columns=columns)
 
 
 def filters_at(
@@ -125,8 +127,3 @@ def _draw(axes: Any, kernel: Array) -> None:
     """One kernel, blue to red about a white zero."""
     limit = 1.15 * max(float(np.abs(kernel).max()), 1e-12)
     axes.imshow(kernel, cmap="RdBu_r", vmin=-limit, vmax=limit)
-
-
-def _padded(sheet: Array, columns: int) -> list[Array | None]:
-    shown = list(sheet[:columns])
-    return shown + [None] * (columns - len(shown))

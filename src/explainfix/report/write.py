@@ -104,7 +104,6 @@ def _shape_data(why: Explanation, shape: tuple[int, ...], paths: list[str]) -> d
 
 def _layer_data(why: Explanation, path: str, stage: str) -> dict[str, Any]:
     layer = why.layers[path]
-    total = sum(other.saliency or 0.0 for other in why.layers.values())
     shown = Condensed.of(layer.shape, why.totals)
     samples = torch.empty(0, 0) if layer.samples is None else layer.samples.flatten(1)
     if len(samples):
@@ -116,7 +115,7 @@ def _layer_data(why: Explanation, path: str, stage: str) -> dict[str, Any]:
         "kernels": layer.kernels,
         "parameters": layer.parameters,
         "fixed": layer.fixed_by,
-        "saliency_share": None if layer.saliency is None else layer.saliency / (total or 1.0),
+        "saliency_share": why.share_of(path),
         "low_share": layer.low_share,
         "low_chance": list(layer.low_chance),
         "band": shown.band(layer.energy_chance),

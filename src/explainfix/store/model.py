@@ -11,14 +11,7 @@ from torch import Tensor, nn
 
 from ..changes import changes_of, remember
 from ..layers import Track, attributes_as_found, spatial_layers, weight_name
-from ..recipe import (
-    KernelRecipe,
-    can_regenerate,
-    changed_layers,
-    mark_fixed,
-    recipes,
-    regenerate,
-)
+from ..recipe import KernelRecipe, can_regenerate, changed_layers, mark_fixed, recipes, regenerate
 from ..registry import models
 from .files import check_free, written
 from .header import FORMAT, HEADER, Origin, damaged, origin_of, read_header, set_origin

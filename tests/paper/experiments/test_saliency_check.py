@@ -8,6 +8,7 @@ from explainfix.lab.data.dataset import open_dataset
 from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import saliency_check as check
 from explainfix.paper.experiments.saliency_check import SHARES
+from explainfix.paper.setting import first_batches
 
 FEW, HALF = SHARES.index(check.FEW), SHARES.index(check.HALF)
 
@@ -29,7 +30,7 @@ def test_the_one_kernel_that_matters_goes_first_or_last():
         model[0].weight[7] = 1
     scores = {"0": torch.zeros(200, 1)}
     scores["0"][7] = 1
-    batches = check.some_images(data, "test", 16)
+    batches = first_batches(data, "test", 1, size=64)
     kept = check.score_zeroed(model, scores, batches, data, "least")
     gone = check.score_zeroed(model, scores, batches, data, "most")
     assert kept == [kept[0]] * len(SHARES)
@@ -72,8 +73,9 @@ def test_verdicts_by_hand():
     assert (swapped["most"], swapped["separates"]) == ("disagrees", "disagrees")
 
 
-def test_some_images_are_the_first():
+def test_first_batches_are_of_the_first_images():
     data = open_dataset("xray-like", count=64, size=32)
-    images, _ = check.some_images(data, "val", 8, size=4)[1]
+    images, _ = first_batches(data, "val", 2, size=4)[1]
     assert torch.equal(images[0], data.prepare(data.split("val")[4]).image)
-    assert sum(len(x) for x, _ in check.some_images(data, "val", None)) == len(data.split("val"))
+    every = first_batches(data, "val", None, size=64)
+    assert sum(len(x) for x, _ in every) == len(data.split("val"))

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from explainfix.paper.experiments import savings
+from explainfix.paper.networks import count_parameters
 from explainfix.paper.setting import Setting
 from explainfix.paper.xrays import NETWORKS, Network
 from explainfix.paper.zeroing import shares_saved
@@ -43,7 +44,7 @@ def test_spatial_parameters_of_resnet50_by_hand():
     # bottlenecks of 3, 4, 6 and 3 blocks, each with one 3x3 of its width, and the 7x7 stem in grey
     widths = [(64, 3), (128, 4), (256, 6), (512, 3)]
     spatial = 64 * 49 + sum(9 * width**2 * blocks for width, blocks in widths)
-    total, found = savings.grey_parameters(NETWORKS["paper"]["resnet"])
+    total, found = count_parameters(NETWORKS["paper"]["resnet"].model, num_classes=5, in_channels=1)
     assert found == spatial
     # torchvision's 25,557,032, with a grey stem and five classes instead of a thousand
     assert total == 25_557_032 - 64 * 49 * 2 - 995 * 2049

@@ -11,7 +11,7 @@ from explainfix.paper.contrast import pick
 from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import distribution, learning_rate, steering
 from explainfix.paper.microscopy import Key, train_steering
-from explainfix.paper.scores import METHODS, STEERED, late_mean, late_means
+from explainfix.paper.scores import METHODS, STEERED, late_mean, late_means, part
 from explainfix.paper.setting import Setting
 
 EVEN = {Key(method, seed): 0.80 + 0.01 * seed for method in METHODS for seed in range(3)}
@@ -90,7 +90,7 @@ def test_guidedsteer_is_guided_by_the_learned_run_of_its_seed(tmp_path):
 
 def test_learning_rate_reads_the_same_epochs_of_both():
     run = made_run("x", [0.5, 0.7, 0.9], every=3, epochs=9)
-    assert learning_rate.early_mean(run, "test dice", until=6) == pytest.approx(0.6)
+    assert part(run, "test dice", to=6).mean() == pytest.approx(0.6)
 
 
 def test_learning_rate_shares_the_runs_of_steering(tmp_path):

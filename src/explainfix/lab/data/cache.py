@@ -7,7 +7,6 @@ is used only while that still holds. Where nothing can be written, all is decode
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
+
+from ...store import written
 
 FORMAT = "1"  # raise it when what is kept under a key changes its meaning
 
@@ -38,7 +39,9 @@ def remember(key: str, stamp: str, make: Callable[[], NDArray[Any]]) -> NDArray[
     made = make()
     # an image that cannot be kept is decoded again next time
     with contextlib.suppress(OSError):
-        _write(path, save({"array": torch.from_numpy(made)}, {"stamp": digest}))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written(path, overwrite=True) as temporary:
+            temporary.write_bytes(save({"array": torch.from_numpy(made)}, {"stamp": digest}))
     return made
 
 
@@ -59,18 +62,3 @@ def _place(key: str) -> Path:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:40]
-
-
-def _write(path: Path, data: bytes) -> None:
-    """All of the file or none of it, whoever else writes the same."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        temporary = Path(file.name)
-        try:
-            file.write(data)
-            file.close()
-            temporary.replace(path)
-        except BaseException:
-            file.close()
-            temporary.unlink(missing_ok=True)
-            raise

@@ -102,25 +102,27 @@ def evaluation_batches(
         yield indices, images, targets
 
 
+@dataclass(frozen=True)
 class _Augmented(TorchDataset[Sample]):
     """Places of an epoch to training samples."""
 
-    def __init__(
-        self, dataset: Dataset, images: Images, order: Places, seed: int, epoch: int
-    ) -> None:
-        self.dataset, self.images, self.order = dataset, images, order
-        self.seed, self.epoch = seed, epoch
+    dataset: Dataset
+    images: Images
+    order: Places
+    seed: int
+    epoch: int
 
     def __getitem__(self, place: int) -> Sample:
         random = np.random.default_rng([self.seed, _AUGMENT, self.epoch, place])
         return self.dataset.augment(self.images[int(self.order[place % len(self.order)])], random)
 
 
+@dataclass(frozen=True)
 class _Prepared(TorchDataset[Sample]):
     """Indices to samples for evaluation."""
 
-    def __init__(self, dataset: Dataset, images: Images) -> None:
-        self.dataset, self.images = dataset, images
+    dataset: Dataset
+    images: Images
 
     def __getitem__(self, index: int) -> Sample:
         return self.dataset.prepare(self.images[index])

@@ -1,4 +1,4 @@
-"""Run a model over a split: what metrics need, and the predictions themselves."""
+"""Run a model over a split: what metrics need, the predictions, and what is wrong with them."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...layers import as_found
+from ...running import first_not_finite
 from ..data.dataset import Dataset, Task
 from ..data.loader import Share, evaluation_batches
 from .metrics import Outcomes, Scores, count_pixels, score
@@ -110,3 +111,17 @@ def check_shapes(logits: Tensor, targets: Tensor, task: Task, classes: int) -> N
             f"the model gives outputs {tuple(logits.shape)}, {task} on this data needs {wanted}: "
             "was it made for other data?"
         )
+
+
+def describe_fault(model: nn.Module, images: Tensor) -> str:
+    """Run a batch again and say which layer's output is the first that is not finite, and why."""
+    if not images.isfinite().all():
+        return "the images, which hold NaN or infinite values"
+    with as_found(model):
+        path = first_not_finite(model, lambda: model(images))
+    if path is None:
+        return "the loss itself, which overflows"
+    module = model.get_submodule(path)
+    broken = [name for name, p in module.named_parameters() if not p.isfinite().all()]
+    why = f"its {broken[0]} is not finite" if broken else "its inputs were finite"
+    return f"layer {path!r} ({type(module).__name__}): {why}; try a lower lr, or clip"

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -92,10 +91,6 @@ def labels_of(images: Images) -> Tensor:
     return torch.stack([images[index].target for index in range(len(images))])
 
 
-def _on(device: torch.device, balance: Balance) -> Balance:
-    return Balance(*(w.to(device) for w in (balance.task, balance.positive, balance.negative)))
-
-
 @losses.register("bce")
 def _bce(images: Images) -> Loss:
     return binary_cross_entropy
@@ -108,8 +103,10 @@ def _cross_entropy(images: Images) -> Loss:
 
 @losses.register("focal")
 def _focal(images: Images) -> Loss:
-    return partial(_balanced_focal, balance_labels(labels_of(images)))
+    balance = balance_labels(labels_of(images))
 
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        weights = (balance.task, balance.positive, balance.negative)
+        return focal(logits, targets, Balance(*(weight.to(logits.device) for weight in weights)))
 
-def _balanced_focal(balance: Balance, logits: Tensor, targets: Tensor) -> Tensor:
-    return focal(logits, targets, _on(logits.device, balance))
+    return loss

@@ -32,7 +32,7 @@ from .checkpoint import (
 )
 from .config import RunConfig
 from .devices import learning_rate, make_optimizer, open_fabric, started_by_torchrun
-from .evaluation import check_shapes, collect_outcomes, compute_logits
+from .evaluation import check_shapes, collect_outcomes, compute_logits, describe_fault
 from .folder import (
     CHECKPOINT,
     Moment,
@@ -52,7 +52,6 @@ from .folder import (
 )
 from .losses import Loss, losses
 from .metrics import MAIN_SCORE, score
-from .nonfinite import describe_fault
 from .process import prepare_process
 
 

@@ -14,9 +14,7 @@ from .job import RESTARTS, Ending, Job, attempt, note_failure, start_stamp
 from .progress import Progress
 
 _ANSWER = 15.0  # seconds that a cluster has to answer
-_PATIENCE = (
-    120.0  # a file server may take that long to notice that a machine, and its lock, is gone
-)
+_PATIENCE = 120.0  # so long may a file server take to notice that a machine, and its lock, is gone
 
 
 def do_on_ray(

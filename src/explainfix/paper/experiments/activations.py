@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,13 +21,10 @@ from ...zoo import create_model
 from .. import xrays
 from ..contrast import Measure, Verdict, samples, say_all, signed
 from ..experiment import Claim, Evidence, Experiment, Rows
-from ..figures import COLOURS, new_figure, tidy
+from ..figures import COLOURS, Figure, bare, new_figure, tidy
 from ..networks import find_pretrained, missing_note
 from ..scores import Array
 from ..setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Maps = dict[str, Tensor]  # by layer, or level of the transform: `(channels, h, w)`
 
@@ -266,9 +262,8 @@ def draw(networks: Mapping[str, nn.Module], images: Sequence[Tensor]) -> Figure:
     figure = new_figure(7.0, 0.86 * (len(rows) + 1))
     grid = figure.subplots(len(rows) + 1, columns, squeeze=False)
     for axes in grid.flat:
-        axes.set_xticks([])
-        axes.set_yticks([])
-        axes.spines[:].set_visible(False)
+        bare(axes)
+    bare(grid[0, 0], "image\nand gradient", size=7)
     grid[0, 0].imshow(image[0].numpy(), cmap="gray")
     grid[0, 1].imshow(gradient_size(image[0]).numpy(), cmap="gray")
     for line, (name, pictures) in zip(grid[1:], rows.items(), strict=True):
@@ -276,10 +271,7 @@ def draw(networks: Mapping[str, nn.Module], images: Sequence[Tensor]) -> Figure:
             centred = picture - picture.median()
             limit = float(centred.abs().flatten().quantile(0.99)) or 1.0
             axes.imshow(centred.numpy(), cmap="gray", vmin=-limit, vmax=limit)
-        line[0].set_ylabel(
-            name.replace(" on ", "\non "), fontsize=7, rotation=0, ha="right", va="center"
-        )
-    grid[0, 0].set_ylabel("image\nand gradient", fontsize=7, rotation=0, ha="right", va="center")
+        bare(line[0], name.replace(" on ", "\non "), size=7)
     return figure
 
 
@@ -292,11 +284,9 @@ def plot_depths(depths: Mapping[str, Array], haar: float) -> Figure:
         axes.plot(places, values, ".-", color=colour, linewidth=1.5, label=name)
     axes.axhline(haar, color=COLOURS["learned"], linestyle="--", linewidth=1.2)
     axes.axhline(0, color=COLOURS["learned"], linewidth=0.8)
-    axes.set_xlabel("depth")
-    axes.set_ylabel("correlation, less control")
     axes.set_xticks([0, 1], ["first layer", "last"])
     axes.legend(fontsize=8, frameon=False)
-    tidy(axes)
+    tidy(axes, x="depth", y="correlation, less control")
     return figure
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run
-from ..contrast import Measure, Scores, Verdict, pick
+from ..contrast import Measure, Scores, decide, pick
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import plot_groups
 from ..microscopy import options, test_splits
@@ -84,13 +84,11 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     split = test_splits(setting)[-1]
     counts = {name: count_parameters(name, num_classes=1, in_channels=3) for name in TITLES}
     scores = late_means(runs, f"{split} dice")
-    verdict = Verdict(
-        "agrees" if counts == PAPER else "disagrees",
-        "; ".join(f"{total:,}" for total, _ in counts.values()),
-    )
+    said = "; ".join(f"{total:,}" for total, _ in counts.values())
     trained = dict.fromkeys(key.network for key in runs)
     return Evidence(
-        verdicts={"parameters": verdict} | judge_claims(CLAIMS, scores),
+        verdicts={"parameters": decide(said, agrees=counts == PAPER)}
+        | judge_claims(CLAIMS, scores),
         tables={"Parameters": parameter_table(counts, scores, runs)},
         figures={
             f"Dice on {split}: runs (dots), and means with 95% t intervals": plot_groups(

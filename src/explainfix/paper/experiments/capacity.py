@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...lab.run.folder import Run
-from ..contrast import Measure, Scores, pick
+from ..contrast import Measure, Scores, mean_of, pick
 from ..experiment import Claim, Evidence, Experiment, judge_claims
-from ..figures import COLOURS, LABELS, new_figure, tidy
+from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..scores import MARGIN, STEERED
 from ..setting import Setting
 from ..xrays import Key, Start, final, train_methods
 from ..xrays import notes as shared_notes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 POOR = 0.7  # AUC of a network that has learned little
 
@@ -94,8 +90,7 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
         for key, run in runs.items()
     }
     means = {
-        size: {m: float(np.mean(pick(scores, size=size, method=m))) for m in methods(setting)}
-        for size in titles
+        size: {m: mean_of(scores, size=size, method=m) for m in methods(setting)} for size in titles
     }
     return Evidence(
         verdicts=judge_claims(CLAIMS, scores),
@@ -110,9 +105,7 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
                 for size, title in titles.items()
             ]
         },
-        figures={
-            "Test AUC against parameters: runs (dots) and their means": plot(scores, titles),
-        },
+        figures={"Test AUC against parameters: runs (dots) and their means": plot(scores, titles)},
         notes=notes(setting, runs, max(max(row.values()) for row in means.values())),
     )
 
@@ -130,9 +123,8 @@ def plot(scores: Scores, titles: Mapping[int, str]) -> Figure:
     axes.set_xscale("log")
     axes.set_xticks(x, [f"{title}\n{size / 1e6:.1f} M" for size, title in titles.items()])
     axes.minorticks_off()
-    axes.set_ylabel("test AUC")
     axes.legend(frameon=False, fontsize=8)
-    tidy(axes)
+    tidy(axes, y="test AUC")
     return figure
 
 

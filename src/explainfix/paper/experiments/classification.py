@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...lab.measure.statistics import Interval, holm, paired_wilcoxon
 from ...lab.run.folder import Run
-from ..contrast import Scores, Verdict, Word, difference, pick, word_of
+from ..contrast import Scores, Verdict, decide, difference, mean_of, pick, word_of
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
-from ..figures import LABELS, new_figure
+from ..figures import LABELS, Figure, new_figure
 from ..scores import MARGIN, PSINE, STEERED
 from ..setting import Setting
-from ..xrays import AUC, Key, Start, finals, finding_scores, methods, starts, train_methods
+from ..xrays import AUC, Key, all_starts, finals, finding_scores, methods, train_methods
 from ..xrays import notes as shared_notes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPER_P = {  # of Fig. 10, two-sided: is the method equal to learned?
     "dct2": 2e-05,
@@ -63,20 +59,15 @@ CLAIMS = (
 def train(setting: Setting) -> dict[Key, Run]:
     """All methods on all networks, from scratch and pretrained."""
     seeds = range(setting.pick(smoke=2, cpu=2, paper=1))
-    return train_methods(setting, begins(setting), methods(setting), seeds)
-
-
-def begins(setting: Setting) -> list[Start]:
-    """The rows of the paper's table."""
-    return [*starts(setting, "scratch"), *starts(setting, "pretrained")]
+    return train_methods(setting, all_starts(setting), methods(setting), seeds)
 
 
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Compare methods over networks, starts and seeds."""
-    scores, rows, columns = finals(runs), begins(setting), methods(setting)
+    scores, columns = finals(runs), methods(setting)
     means = {
-        start.title: {m: float(np.mean(pick(scores, **start.fields, method=m))) for m in columns}
-        for start in rows
+        start.title: {m: mean_of(scores, **start.fields, method=m) for m in columns}
+        for start in all_starts(setting)  # the rows of the paper's table
     }
     count = setting.pick(smoke=2, cpu=2, paper=1)
     return Evidence(
@@ -103,8 +94,8 @@ def compare_best(test: Scores, val: Scores) -> dict[str, tuple[str, Interval]]:
     for family in dict.fromkeys(key.family for key in test):
         base = pick(test, family=family, method="learned")
         if len(base) > 1:
-            by_val = {m: np.mean(pick(val, family=family, method=m)) for m in STEERED}
-            best = max(STEERED, key=lambda m: by_val[m])
+            by_val = {m: mean_of(val, family=family, method=m) for m in STEERED}
+            best = max(by_val, key=by_val.__getitem__)
             found[family] = best, difference(pick(test, family=family, method=best), base)
     return found
 
@@ -112,11 +103,8 @@ def compare_best(test: Scores, val: Scores) -> dict[str, tuple[str, Interval]]:
 def judge_best(best: Mapping[str, tuple[str, Interval]]) -> Verdict:
     """Agrees if one architecture does, disagrees if all do."""
     words = {word_of(found) for _, found in best.values()}
-    word: Word = "agrees" if "agrees" in words else "undecided"
-    if words == {"disagrees"}:
-        word = "disagrees"
     said = (f"{family} {LABELS[m]} {found.mean:+.3f}" for family, (m, found) in best.items())
-    return Verdict(word, ", ".join(said))
+    return decide(", ".join(said), agrees="agrees" in words, disagrees=words == {"disagrees"})
 
 
 def significance(scores: Scores, findings: Mapping[str, list[float]]) -> Rows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,13 +14,10 @@ from ...lab.run.evaluation import collect_outcomes
 from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, Verdict, difference, pick, signed
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
-from ..figures import COLOURS, LABELS, new_figure, tidy
+from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..microscopy import Key, plot_curves, test_splits, train_steering
 from ..scores import MARGIN, METHODS, STEERED, Array, late_mean
 from ..setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LIKE, OTHER = IMAGES = ("like", "other")
 
@@ -198,14 +194,13 @@ def plot_both(scores: Scores, names: Sequence[str]) -> Figure:
         axes.plot(ends[0], means[0], "o", color=COLOURS[method], markersize=6)
         axes.plot(ends[1], means[1], "s", color=COLOURS[method], markersize=6)
     axes.set_xticks(range(len(METHODS)), [LABELS[method] for method in METHODS])
-    axes.set_ylabel("Dice")
     for mark, name in zip("os", names, strict=True):
         axes.plot([], [], mark, color=COLOURS["learned"], label=name)
     axes.legend(
         fontsize=8, frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1),
         borderaxespad=0,
     )  # fmt: skip
-    tidy(axes)
+    tidy(axes, y="Dice")
     return figure
 
 

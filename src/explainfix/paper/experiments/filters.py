@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,16 +21,13 @@ from ...lab.run.folder import Run
 from ...layers import spatial_layers
 from ...report import sheets
 from ...zoo import create_model
-from ..contrast import Measure, Verdict, samples
+from ..contrast import Measure, Verdict, decide, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
-from ..figures import COLOURS, LABELS, frame_pictures, new_figure, tidy
+from ..figures import COLOURS, LABELS, Figure, frame_pictures, new_figure, tidy
 from ..networks import create_seeded, find_pretrained, missing_note
 from ..scores import Array
 from ..setting import Setting
 from ..spectral import GUIDED, ONE_BASIS, judge_guided, large_layers, mean_frequency
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Shares = Mapping[tuple[str, int], Array]  # of energy, by method and size: `(seeds, size²)`
 
@@ -144,8 +140,7 @@ def judge_order() -> Verdict:
             off = max(off, float(np.abs(dctn(filter_, norm="ortho") - expected).max()))
         totals = [sum(frequency) for frequency in order]
         falls += sum(after < before for before, after in pairwise(totals))
-    exact = not falls and off < EXACT
-    return Verdict("agrees" if exact else "disagrees", f"{falls} falls; off by {off:.0e} at most")
+    return decide(f"{falls} falls; off by {off:.0e} at most", agrees=not falls and off < EXACT)
 
 
 def judge_haar() -> Verdict:
@@ -155,7 +150,7 @@ def judge_haar() -> Verdict:
     haar = make_basis("haar", (2, 2), lambda: torch.empty(0, 4)).filters.numpy()[1:]
     signed = [sign * wavelet for wavelet in haar for sign in (1, -1)]
     off = max(min(float(np.abs(one - other).max()) for other in signed) for one in ours)
-    return Verdict("agrees" if off < EXACT else "disagrees", f"off by {off:.0e} at most")
+    return decide(f"off by {off:.0e} at most", agrees=off < EXACT)
 
 
 def judge_low(shares: Shares) -> Verdict:
@@ -172,7 +167,7 @@ def judge_low(shares: Shares) -> Verdict:
 def judge_flat(shares: Shares) -> Verdict:
     """The largest deviation of DCT2 from an even share, in even shares."""
     off = max(float(np.abs(shares["dct2", size] * size**2 - 1).max()) for size in SIZES)
-    return Verdict("agrees" if off < EVEN else "disagrees", f"off by {off:.1%} at most")
+    return decide(f"off by {off:.1%} at most", agrees=off < EVEN)
 
 
 def judge_degenerate(seeds: range, *, count: int) -> Verdict:
@@ -294,11 +289,10 @@ def plot_spectra(shares: Shares) -> Figure:
             axes.plot(values, "o-", color=COLOURS[method], markersize=3, linewidth=1.2,
                       label=LABELS[method])  # fmt: skip
         axes.axhline(1 / size**2, color=COLOURS["learned"], linestyle="--", linewidth=1)
-        axes.set_xlabel(f"{size}x{size} basis filter")
         axes.set_ylim(0, 3.2 / size**2)
         axes.set_xticks(range(0, size**2, 1 if size == 3 else 4))
-        tidy(axes)
-    panels[0].set_ylabel("share of energy e(2)")
+        first = axes is panels[0]
+        tidy(axes, x=f"{size}x{size} basis filter", y="share of energy e(2)" if first else "")
     panels[1].legend(fontsize=8, frameon=False, ncols=2, loc="upper right")
     return figure
 

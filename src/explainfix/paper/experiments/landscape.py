@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +21,13 @@ from ...lab.run.folder import Run, open_data
 from ...prune import prune_, zero_
 from ...recipe import check_fixed
 from .. import rivals, xrays
-from ..contrast import Measure, Rule, Verdict, Word, pick, samples, say_all
+from ..contrast import Measure, Rule, Verdict, decide, pick, samples, say_all
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS as METHOD_COLOURS
-from ..figures import new_figure, tidy
+from ..figures import Figure, new_figure, tidy
 from ..scores import MARGIN
 from ..setting import Setting
 from ..spectral import focus
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PLAIN, FIXED, PRUNED = "plain", "fixed", "pruned"
 TITLES = {
@@ -226,18 +222,19 @@ def verdicts(found: Mapping[str, Measured]) -> dict[str, Verdict]:
         return Verdict(rule.judge(seconds).word, f"{name} takes {share:.0%} of the time")
 
     memory = found[PRUNED].kept / found[PLAIN].kept
-    word: Word = "undecided"
-    if abs(memory - 1) > LESS:
-        word = "agrees" if memory < 1 else "disagrees"
     fits, of = sum(one.compatible for one in found.values()), len(found)
     return {
         "interpretable": CLEARER.judge(focuses),
         "faster": faster(FASTER, PRUNED, PLAIN, "ours"),
-        "memory": Verdict(word, f"{memory:.0%} of the plain network's"),
+        "memory": decide(
+            f"{memory:.0%} of the plain network's",
+            agrees=memory < 1 - LESS,
+            disagrees=memory > 1 + LESS,
+        ),
         "no-loss": NO_LOSS.said(say_all).judge(auc),
         "scattering": WORSE.judge(auc),
         "gabor": faster(SLOWER, PLAIN, "gabor", "plain"),
-        "compatible": Verdict("agrees" if fits == of else "disagrees", f"{fits} of {of}"),
+        "compatible": decide(f"{fits} of {of}", agrees=fits == of),
     }
 
 
@@ -287,10 +284,9 @@ def plot(found: Mapping[str, Measured]) -> Figure:
         for place, (name, mine) in enumerate(values.items()):
             axes.plot(mine, [place] * len(mine), "o", color=COLOURS[name], markersize=4, alpha=0.3)
             axes.plot(statistics.median(mine), place, "D", color=COLOURS[name], markersize=6)
-        axes.set_xlabel(label)
         if label != "test AUC":
             axes.set_xlim(left=0)
-        tidy(axes)
+        tidy(axes, x=label)
     panels[0].set_yticks(range(len(found)), [TITLES[name] for name in found])
     panels[0].invert_yaxis()
     return figure

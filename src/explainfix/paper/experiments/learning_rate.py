@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, difference, pick, signed
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
-from ..figures import COLOURS, LABELS, new_figure, tidy
+from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..microscopy import options, test_splits, train_methods
-from ..scores import METHODS, STEERED, curve, curves
+from ..scores import METHODS, STEERED, curves, part
 from ..setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 USUAL, LARGE = 0.008, 0.02
 RATES = (USUAL, LARGE)
@@ -76,8 +73,9 @@ def train(setting: Setting) -> dict[Key, Run]:
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Compare early scores, seed by seed."""
     column = f"{test_splits(setting)[0]} dice"
-    until = early_epochs(setting, runs)
-    scores = {key: early_mean(run, column, until) for key, run in runs.items()}
+    trained = min(run.config.epochs for run in runs.values())
+    until = trained // 5 if setting.scale == "paper" else trained  # what counts as early
+    scores = {key: float(part(run, column, to=until).mean()) for key, run in runs.items()}
     return Evidence(
         verdicts=judge_claims(CLAIMS, scores),
         tables={f"{column.capitalize()}, mean over epochs 1 to {until}": summary(scores)},
@@ -88,18 +86,6 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
         },
         notes=notes(setting, runs, until),
     )
-
-
-def early_epochs(setting: Setting, runs: Mapping[Key, Run]) -> int:
-    """The last epoch that counts as early."""
-    trained = min(run.config.epochs for run in runs.values())
-    return trained // 5 if setting.scale == "paper" else trained
-
-
-def early_mean(run: Run, column: str, until: int) -> float:
-    """The mean score over epochs 1 to `until`."""
-    epochs, values = curve(run, column)
-    return float(values[np.array(epochs) <= until].mean())
 
 
 def summary(scores: Scores) -> Rows:
@@ -130,11 +116,8 @@ def plot_rates(runs: Mapping[Key, Run], column: str, until: int | None) -> Figur
                 linestyle="--" if method == "learned" else "-", linewidth=1.8,
                 marker="o" if shown.sum() < 10 else None, markersize=4,
             )  # fmt: skip
-        axes.set_title(f"learning rate {rate}")
-        axes.set_xlabel("epoch")
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        tidy(axes)
-    figure.axes[0].set_ylabel("Dice")
+        tidy(axes, x="epoch", y="Dice", title=f"learning rate {rate}")
+        axes.label_outer()
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=len(METHODS), fontsize=7.5,
@@ -166,11 +149,7 @@ EXPERIMENT = Experiment(
     reference="Fig. E.1, Sec. 4.3",
     needs=("microscopy",),
     claims=CLAIMS,
-    cost={
-        "smoke": "10 s",
-        "cpu": "20 min on 2 cores after steering",
-        "paper": "about 3 GPU-days",
-    },
+    cost={"smoke": "10 s", "cpu": "20 min on 2 cores after steering", "paper": "about 3 GPU-days"},
     train=train,
     judge=judge,
 )

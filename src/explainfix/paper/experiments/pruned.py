@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,17 +15,14 @@ from ...lab.measure.timing import time_training
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run, build_model, open_data
 from ...store import save
-from ..contrast import ANY, Measure, Scores, Verdict, Word, pick, samples
+from ..contrast import ANY, Measure, Scores, Verdict, decide, mean_of, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
-from ..figures import COLOURS, new_figure, tidy
+from ..figures import COLOURS, Figure, new_figure, tidy
 from ..scores import MARGIN, curve
 from ..setting import Setting
 from ..xrays import Start, best_starts, final, finals, options, rate, train_methods
 from ..xrays import notes as shared_notes
 from ..zeroing import AUC, ROUNDS, ZeroedKey, shares_saved, train_zeroed, with_none_zeroed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Shares = dict[str, tuple[float, ...]]
 SHARES: Shares = {"resnet": (0.9, 0.99, 0.999), "densenet": (0.8, 0.9)}  # zeroed before pruning
@@ -137,15 +134,17 @@ def verdicts(scores: Scores) -> dict[str, Verdict]:
     """The claims on accuracy, by their rules."""
     largest = ("resnet", max(key.zeroed for key in scores if key.family == "resnet"))
     others = {k: v for k, v in scores.items() if (k.family, k.zeroed) != largest}
-    smallest = float(np.mean(pick(scores, family="resnet", method="unchanged", zeroed=largest[1])))
+    smallest = mean_of(scores, family="resnet", method="unchanged", zeroed=largest[1])
     theirs = pick(scores, family="resnet", method="learned", zeroed=0.0)
-    word: Word = "agrees" if smallest < min(theirs) else "undecided"
-    if smallest > np.mean(theirs):
-        word = "disagrees"
+    mean = float(np.mean(theirs))
     return {
         "equal": EQUAL.judge(others),
         "learned": ALIKE.judge(scores),
-        "smallest": Verdict(word, f"{smallest:.3f}, learned {np.mean(theirs):.3f}"),
+        "smallest": decide(
+            f"{smallest:.3f}, learned {mean:.3f}",
+            agrees=smallest < min(theirs),
+            disagrees=smallest > mean,
+        ),
     }
 
 
@@ -252,12 +251,9 @@ def plot(
             right.plot(x, ratio, **look)
     right.axhline(1.0, color="#7c8594", linewidth=0.8, linestyle="--")
     right.set_ylim(bottom=0)
-    left.set_ylabel("test AUC")
-    right.set_ylabel("time / unpruned learned")
     figure.legend(loc="outside lower center", ncols=2 * len(networks), frameon=False, fontsize=8)
-    for axes in (left, right):
-        axes.set_xlabel("% of the parameters pruned")
-        tidy(axes)
+    for axes, what in ((left, "test AUC"), (right, "time / unpruned learned")):
+        tidy(axes, x="% of the parameters pruned", y=what)
     return figure
 
 

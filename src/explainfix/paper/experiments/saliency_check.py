@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,25 +13,20 @@ from torch import Tensor, nn
 
 from ...explanation import saliency
 from ...lab.data.dataset import Dataset
-from ...lab.data.loader import evaluation_batches
 from ...lab.measure.statistics import Interval
 from ...lab.run import metrics
 from ...lab.run.evaluation import compute_logits
 from ...lab.run.folder import Run, open_data
 from ...prune import zero_
 from .. import xrays
-from ..contrast import ANY, Measure, Scores, Verdict, Word, pick
+from ..contrast import ANY, Measure, Scores, Verdict, decide, pick
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
-from ..figures import COLOURS, new_figure, plot_range, tidy
+from ..figures import COLOURS, Figure, new_figure, plot_range, tidy
 from ..scores import MARGIN, Array
-from ..setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from ..setting import Batches, Setting, first_batches
 
 End = Literal["most", "least"]
 ENDS: tuple[End, ...] = ("most", "least")
-Batches = list[tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -100,12 +94,9 @@ def train(setting: Setting) -> dict[xrays.Key, Run]:
 def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
     """Score every run with more and more of its kernels zero."""
     data = open_data(next(iter(runs.values())).config)
-    scored = some_images(data, "test", setting.pick(smoke=8, cpu=600, paper=None))
-    shown = some_images(data, "val", setting.pick(smoke=8, cpu=128, paper=512), size=4)
-    titles = {
-        (start.family, start.begin): start.title
-        for start in (*xrays.starts(setting, "scratch"), *xrays.starts(setting, "pretrained"))
-    }
+    scored = first_batches(data, "test", setting.pick(smoke=1, cpu=10, paper=None), size=64)
+    shown = first_batches(data, "val", setting.pick(smoke=2, cpu=32, paper=128), size=4)
+    titles = xrays.titles(setting)
     scores = {}
     for key, run in setting.tracked(list(runs.items()), "Zeroing"):
         model = run.model("best").eval()
@@ -123,13 +114,6 @@ def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
         },
         notes=notes(setting, runs, sum(len(images) for images, _ in scored)),
     )
-
-
-def some_images(data: Dataset, split: str, count: int | None, *, size: int = 64) -> Batches:
-    """The first images of a split, read once."""
-    limit = None if count is None else -(-count // size)
-    batches = evaluation_batches(data, split, batch_size=size)
-    return [(images, targets) for _, images, targets in islice(batches, limit)]
 
 
 def score_zeroed(
@@ -166,10 +150,9 @@ def judge_least(scores: Scores) -> Verdict:
             pick(scores, network=network, end="least", share=share) for share in (0, HALF)
         )
         loss[network] = float(np.subtract(whole, half).mean())
-    word: Word = "agrees" if min(loss.values()) < MARGIN else "undecided"
-    if min(loss.values()) > 2 * MARGIN:
-        word = "disagrees"
-    return Verdict(word, ", ".join(f"{name} {-value:+.3f}" for name, value in loss.items()))
+    said = ", ".join(f"{name} {-value:+.3f}" for name, value in loss.items())
+    smallest = min(loss.values())
+    return decide(said, agrees=smallest < MARGIN, disagrees=smallest > 2 * MARGIN)
 
 
 def networks(scores: Scores) -> list[str]:
@@ -209,9 +192,8 @@ def plot(scores: Scores) -> Figure:
             axes.axhline(RANDOM, color="#8a93a3", linestyle="--", linewidth=1)
             axes.set_xscale(spacing)
             axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-            axes.set_xlabel(f"kernels zeroed, {end} salient first")
-            tidy(axes)
-        row[0].set_ylabel("test AUC")
+            tidy(axes, x=f"kernels zeroed, {end} salient first", y="test AUC")
+        row[1].set_ylabel("")
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, fontsize=8, frameon=False, ncols=2, loc="outside upper center")
     return figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import statistics
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -17,18 +17,15 @@ from ...lab.measure.statistics import mean_interval
 from ...lab.measure.timing import time_training
 from ...lab.run.folder import Run
 from ...prune import channel_prune_
-from ..contrast import Measure, Verdict, samples
+from ..contrast import Measure, Verdict, decide, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
-from ..figures import new_figure, tidy
+from ..figures import Figure, new_figure, tidy
 from ..networks import count_parameters, create_seeded
 from ..scores import Array, curve
 from ..setting import Setting
 from ..xrays import NETWORKS, Network, rate, starts, train_methods
 from ..xrays import notes as shared_notes
 from ..zeroing import ROUNDS, ZeroedKey, shares_saved, train_zeroed, with_none_zeroed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ZEROED = {"resnet": 0.99, "densenet": 0.90}  # before pruning; EfficientNet is fixed only
 PAPER = {  # Table 3: spatial parameters in millions, their share, time saved
@@ -86,7 +83,10 @@ def train(setting: Setting) -> dict[ZeroedKey, Run]:
 
 def judge(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> Evidence:
     """Count parameters, and compare times."""
-    counts = {f: grey_parameters(network) for f, network in NETWORKS["paper"].items()}
+    counts = {  # for one grey channel and five findings
+        family: count_parameters(network.model, num_classes=5, in_channels=1)
+        for family, network in NETWORKS["paper"].items()
+    }
     times = time_epochs(runs) if runs else time_networks(setting)
     saved = {f: shares_saved(found[ours(found)], found[LEARNED]) for f, found in times.items()}
     titles = {family: network.title for family, network in timed(setting).items()}
@@ -108,11 +108,6 @@ def judge(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> Evidence:
 def timed(setting: Setting) -> Mapping[str, Network]:
     """The networks whose times are measured; at cpu scale too they are the paper's."""
     return NETWORKS["smoke" if setting.scale == "smoke" else "paper"]
-
-
-def grey_parameters(network: Network) -> tuple[int, int]:
-    """Parameters for one grey channel and five findings: all, and those of spatial kernels."""
-    return count_parameters(network.model, num_classes=5, in_channels=1)
 
 
 def ours(times: Mapping[str, Any]) -> str:
@@ -166,19 +161,16 @@ def contestants(
 
 
 def verdicts(
-    counts: Mapping[str, tuple[int, int]],
-    saved: Mapping[str, Array],
-    titles: Mapping[str, str],
+    counts: Mapping[str, tuple[int, int]], saved: Mapping[str, Array], titles: Mapping[str, str]
 ) -> dict[str, Verdict]:
     """The three claims, by their rules."""
     rounded = {f: (round(s / 1e6, 1), round(100 * s / all_)) for f, (all_, s) in counts.items()}
-    same = all(rounded[family] == PAPER[family][:2] for family in PAPER)
     more = {family: shares - PAPER[family][2] for family, shares in saved.items()}
     said = ", ".join(f"{titles[family]} {shares.mean():.0%}" for family, shares in saved.items())
     return {
-        "parameters": Verdict(
-            "agrees" if same else "disagrees",
+        "parameters": decide(
             ", ".join(f"{millions}e6 ({share}%)" for millions, share in rounded.values()),
+            agrees=all(rounded[family] == PAPER[family][:2] for family in PAPER),
         ),
         "faster": Verdict(FASTER.judge(samples(saved)).word, said),
         "saved": Verdict(AS_MUCH.judge(samples(more)).word, said),
@@ -235,9 +227,8 @@ def plot(times: Mapping[str, Times], titles: Mapping[str, str]) -> Figure:
             place += 1
     axes.axhline(1.0, color="#7c8594", linewidth=1, linestyle="--")
     axes.set_xticks(range(place), names)
-    axes.set_ylabel("time / learned")
     axes.set_ylim(bottom=0)
-    tidy(axes)
+    tidy(axes, y="time / learned")
     return figure
 
 

@@ -12,7 +12,7 @@ from ...explanation.compare import spectral_distance
 from ...lab.run.folder import Run
 from ...report.heatmap import main_shapes, plot_frequencies
 from .. import xrays
-from ..contrast import Measure, Rule, Verdict, Word, samples
+from ..contrast import Measure, Rule, Verdict, decide, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import LABELS
 from ..microscopy import train_steering
@@ -105,7 +105,7 @@ def train(setting: Setting) -> dict[Key, Run]:
     learned = range(setting.pick(smoke=2, cpu=2, paper=1))
     trained = [] if setting.scale == "smoke" else xrays.starts(setting, "pretrained")
     tuned = [start for start in trained if start.family == "densenet"] or trained[:1]
-    titles = {(start.family, start.begin): start.title for start in (*scratch, *tuned)}
+    titles = xrays.titles(setting)
     found = xrays.train_methods(setting, scratch, ["learned"], learned)
     found |= xrays.train_methods(setting, tuned, xrays.methods(setting), [0])
     return runs | {
@@ -185,11 +185,8 @@ def judge_stages(explanations: Sequence[Explanation]) -> Verdict:
                 half = len(sums) // 2
                 long += 1
                 falling += np.mean(sums[-half:]) < np.mean(sums[:half])
-    if 2 * falling == long:
-        word: Word = "undecided"
-    else:
-        word = "agrees" if 2 * falling > long else "disagrees"
-    return Verdict(word, f"{falling} of {long} stages")
+    said = f"{falling} of {long} stages"
+    return decide(said, agrees=2 * falling > long, disagrees=2 * falling < long)
 
 
 def judge_flat(cases: Sequence[Case]) -> Verdict:
@@ -202,8 +199,8 @@ def judge_flat(cases: Sequence[Case]) -> Verdict:
                 for path in large_layers(case.plain)
             ]
             off[case.network] = max(float(np.mean(layers)), off.get(case.network, 0.0))
-    word: Word = "agrees" if max(off.values()) < UNEVEN else "disagrees"
-    return Verdict(word, ", ".join(f"{name} {value:.1%} off" for name, value in off.items()))
+    said = ", ".join(f"{name} {value:.1%} off" for name, value in off.items())
+    return decide(said, agrees=max(off.values()) < UNEVEN)
 
 
 def judge_steered(cases: Sequence[Case]) -> Verdict:
@@ -215,17 +212,11 @@ def judge_steered(cases: Sequence[Case]) -> Verdict:
                 ed = np.asarray(case.plain.totals[shape].ed)
                 even = (shape[0] - 1) * len(shape) / 2
                 found[case.method].append(float(mean_frequency(ed / ed.sum(), shape[0])) - even)
-    everything = [value for values in found.values() for value in values]
-    if all(value < 0 for value in everything):
-        word: Word = "agrees"
-    else:
-        above_all = any(min(values) > 0 for values in found.values())
-        word = "disagrees" if above_all else "undecided"
-    said = [
-        f"{LABELS[method]} {min(values):+.2f} to {max(values):+.2f}"
-        for method, values in found.items()
-    ]
-    return Verdict(word, ", ".join(said))
+    return decide(
+        ", ".join(f"{LABELS[m]} {min(all_):+.2f} to {max(all_):+.2f}" for m, all_ in found.items()),
+        agrees=all(max(values) < 0 for values in found.values()),
+        disagrees=any(min(values) > 0 for values in found.values()),
+    )
 
 
 def guided_distances(cases: Sequence[Case]) -> list[float]:
@@ -246,10 +237,8 @@ def guided_distances(cases: Sequence[Case]) -> list[float]:
 def judge_fixed(cases: Sequence[Case]) -> Verdict:
     """Whether any fixed layer changed."""
     counts = [case.changed for case in cases if case.changed is not None]
-    return Verdict(
-        "disagrees" if any(counts) else "agrees",
-        f"{sum(counts)} layers changed in {len(counts)} networks",
-    )
+    said = f"{sum(counts)} layers changed in {len(counts)} networks"
+    return decide(said, agrees=not any(counts))
 
 
 def table(cases: Sequence[Case]) -> Rows:

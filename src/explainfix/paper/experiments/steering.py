@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from ...lab.measure.statistics import mean_interval, paired_wilcoxon
 from ...lab.run.folder import Run
-from ..contrast import Measure, Scores, difference, pick, signed
+from ..contrast import Measure, Scores, difference, mean_of, pick, signed
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
 from ..figures import LABELS, plot_groups
 from ..microscopy import Key, plot_curves, test_splits, train_steering
-from ..scores import (
-    MARGIN,
-    METHODS,
-    PSINE,
-    STEERED,
-    UNSTEERED,
-    curve,
-    late_mean,
-    late_means,
-)
+from ..scores import MARGIN, METHODS, PSINE, STEERED, UNSTEERED, curve, late_mean, late_means, part
 from ..setting import Setting
 
 DICE = Measure("Dice over the second half of the epochs", Key)
@@ -89,7 +78,7 @@ def summary(scores: Scores, per_image: Scores) -> Rows:
             "runs": found.count,
             "mean": found.mean,
             "95% t interval": f"{found.low:.3f} to {found.high:.3f}",
-            "mean per image": float(np.mean(pick(per_image, method=method))),
+            "mean per image": mean_of(per_image, method=method),
         }
         if method != "learned":
             row["less learned"] = signed(difference(values, base))
@@ -120,8 +109,7 @@ def best_runs(runs: Mapping[Key, Run], split: str) -> Rows:
 
 def _half_width(run: Run, split: str) -> float | None:
     """Of the 95% interval of a run's mean over epochs, as the paper draws it; they depend."""
-    epochs, values = curve(run, f"{split} dice")
-    late = values[np.array(epochs) > run.config.epochs / 2]
+    late = part(run, f"{split} dice", after=run.config.epochs / 2)
     if len(late) < 2:
         return None
     found = mean_interval(late)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...lab.run.folder import Run
-from ..contrast import ANY, Measure, Scores, Verdict, Word, pick
+from ..contrast import ANY, Measure, Scores, Verdict, decide, pick
 from ..experiment import Claim, Evidence, Experiment, Rows, judge_claims
-from ..figures import COLOURS, new_figure, plot_range, tidy
+from ..figures import COLOURS, Figure, new_figure, plot_range, tidy
 from ..scores import Array, curve, curves
 from ..setting import Setting
 from ..xrays import Key, Start, final, starts, train_methods
 from ..xrays import notes as shared_notes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLES = {  # by what is learned or fixed
     "learned": "Learned, pretrained",
@@ -117,10 +113,8 @@ def judge_always(scores: Scores) -> Verdict:
     """The lead of fixed pretrained filters at each epoch."""
     leads = list(AT_EACH_EPOCH.values(scores).values())
     higher, lower = sum(lead > 0 for lead in leads), sum(lead < 0 for lead in leads)
-    word: Word = "agrees" if higher == len(leads) else "undecided"
-    if 2 * lower >= len(leads):
-        word = "disagrees"
-    return Verdict(word, f"higher at {higher} of {len(leads)} epochs")
+    said = f"higher at {higher} of {len(leads)} epochs"
+    return decide(said, agrees=higher == len(leads), disagrees=2 * lower >= len(leads))
 
 
 def summary(groups: Mapping[str, list[Run]]) -> Rows:
@@ -144,11 +138,8 @@ def plot(found: Mapping[str, tuple[list[int], Array]]) -> Figure:
     axes = figure.subplots()
     for key, (epochs, scores) in found.items():
         plot_range(axes, epochs, scores, INK[key], label=TITLES[key], linewidth=1.8)
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("validation AUC")
-    axes.locator_params(axis="x", integer=True)
     axes.legend(frameon=False, fontsize=8)
-    tidy(axes)
+    tidy(axes, x="epoch", y="validation AUC")
     return figure
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,14 +16,11 @@ from ...lab.data.loader import Share, training_steps
 from ...lab.measure.statistics import mean_interval
 from ...lab.run.folder import Run
 from ...prune import prune_, zero_
-from ..contrast import Measure, Rule, Verdict, Word, samples
+from ..contrast import Measure, Rule, Verdict, decide, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
-from ..figures import new_figure, tidy
+from ..figures import Figure, new_figure, tidy
 from ..networks import create_seeded
 from ..setting import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Cell = tuple[str, float]  # a network, and the share of its kernels that is zero
 Found = Mapping[Cell, list[float]]  # the share of all parameters that is gone, a value per seed
@@ -156,9 +152,8 @@ def _judge_less(found: Found) -> Verdict:
         np.all(np.diff([found[cell] for cell in PAPER if cell[0] == name], axis=0) > 0)
         for name in TITLES
     )
-    word: Word = "agrees" if below and rising else "disagrees"
     ours = f"{'always' if below else 'not always'} less, {'' if rising else 'not always '}rising"
-    return Verdict(word, ours)
+    return decide(ours, agrees=bool(below and rising))
 
 
 def table(found: Found) -> Rows:
@@ -193,8 +188,7 @@ def plot(found: Found) -> Figure:
     )
     axes.set_ylim(0.4, 1.02)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_ylabel("parameters gone")
-    tidy(axes)
+    tidy(axes, y="parameters gone")
     return figure
 
 

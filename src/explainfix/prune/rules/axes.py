@@ -8,14 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...private import schema
 from ...recording.graph import Node
-from ..state import State
+from ..state import Barred, State
 from ..values import Value
 
 
 def argument(node: Node, name: str) -> Any:
     """An argument by the name that the operation's schema gives it; `None` if it has no such."""
-    for place, described in enumerate(node.op._schema.arguments):
+    for place, described in enumerate(schema(node.op).arguments):
         if described.name == name:
             if place < len(node.args):
                 return node.args[place]
@@ -34,6 +35,28 @@ def axes_of(node: Node, value: Value) -> list[int]:
 def labelled(value: Value, axes: Iterable[int]) -> bool:
     """Whether channels lie along one of these axes."""
     return any(value.labels.shape[axis] > 1 for axis in axes)
+
+
+def held_along(value: Value, axis: int) -> tuple[Tensor, Tensor]:
+    """The labels and constants of channels that all lie along one axis."""
+    held = value.along(axis)
+    if held is None:
+        raise Barred
+    return held
+
+
+def keep_off(state: State, value: Value, axes: Iterable[int]) -> None:
+    """No channels may lie along these axes, and a single one stays."""
+    if labelled(value, axes):
+        raise Barred
+    pin_single(state, value)
+
+
+def own_labels(state: State, name: str, axis: int, count: int) -> Tensor:
+    """The labels of a weight's outputs, new ones if it was not met yet."""
+    if (name, axis) not in state.axes:
+        state.axes[name, axis] = state.fresh(count)
+    return state.axes[name, axis]
 
 
 def pin_single(state: State, value: Value) -> None:

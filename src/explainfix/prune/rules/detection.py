@@ -5,31 +5,30 @@ from __future__ import annotations
 import torch
 
 from ...recording.graph import Node
-from ..state import State, rule
+from ..state import Barred, State, rule
 from ..values import Mixing, channels
-from .axes import argument, even, lost, zero_kept
+from .axes import argument, even, held_along, lost, own_labels, zero_kept
 
 
 @rule("torchvision.roi_align", "torchvision.roi_pool")
 def regions(state: State, node: Node) -> None:
     """Each channel is read in the same regions; the second output holds places."""
-    value, held = state.get(node.args[0]), state.get(node.args[0]).along(1)
-    if held is None or len(value.shape) != 4:
-        state.bar(node)
-        return
+    value = state.get(node.args[0])
+    labels, const = held_along(value, 1)
+    if len(value.shape) != 4:
+        raise Barred
     state.pin(state.get(node.args[1]).labels)
     for index, known in zip(range(len(node.outputs)), (zero_kept, lost), strict=False):
         shape = state.shape_of(node, index)
-        state.put(node, channels(shape, 1, held[0], known(held[1])), index)
+        state.put(node, channels(shape, 1, labels, known(const)), index)
 
 
 @rule("torchvision.ps_roi_align", "torchvision.ps_roi_pool")
 def parts_of_regions(state: State, node: Node) -> None:
     """Each part of a region has channels of its own: those of all parts go together."""
-    held = state.get(node.args[0]).along(1)
-    if held is None or node.outputs[1] in state.graph.readers:
-        state.bar(node)  # the second output has the numbers of channels
-        return
+    held = held_along(state.get(node.args[0]), 1)
+    if node.outputs[1] in state.graph.readers:
+        raise Barred  # the second output has the numbers of channels
     state.pin(state.get(node.args[1]).labels)
     parts = argument(node, "pooled_height") * argument(node, "pooled_width")
     labels, const = (t.reshape(-1, parts) for t in held)
@@ -44,18 +43,15 @@ def deformable(state: State, node: Node) -> None:
     """A convolution that reads where its offsets say: zeros beyond the border."""
     x, weight_ref, offset, mask, bias = node.args[:5]
     groups, name = argument(node, "groups"), state.get(weight_ref).parameter
-    held, shape = state.get(x).along(1), state.shape_of(node)
+    inputs, const = held_along(state.get(x), 1)
+    shape = state.shape_of(node)
     shares = argument(node, "offset_groups") == 1 and groups == 1
-    if held is None or name is None or name not in state.graph.kernels or not shares:
-        state.bar(node)
-        return
+    if name is None or name not in state.graph.kernels or not shares:
+        raise Barred
     for ref in (offset, mask):
         state.pin(state.get(ref).labels)
-    inputs, const = held
     state.assign(weight_ref, 1, inputs)
-    if (name, 0) not in state.axes:
-        state.axes[name, 0] = state.fresh(shape[1])
-    outputs = state.axes[name, 0]
+    outputs = own_labels(state, name, 0, shape[1])
     state.assign(bias, 0, outputs)
     kernels = state.graph.tensors[weight_ref.number].detach().flatten(2)
     bias_name = state.graph.parameters.get(bias.number)

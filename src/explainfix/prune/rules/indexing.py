@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ...recording.graph import Node, Ref
-from ..state import State, rule
-from ..values import Value, channels, compact, plain
-from .axes import argument, even, labelled, pin_single
+from ..state import Barred, State, rule
+from ..values import Value, channels, compact, plain, unknown
+from .axes import argument, even, labelled, own_labels, pin_single
 from .pointwise import together
 
 
@@ -22,8 +22,7 @@ def index(state: State, node: Node) -> None:
         state.pin(state.get(picked[axis]).labels)
     new = max(len(state.get(picked[axis]).shape) for axis in axes)
     if len(shape) != rank - len(axes) + new:
-        state.bar(node)  # a mask over several axes
-        return
+        raise Barred  # a mask over several axes
     pin_single(state, value)
     if labelled(value, axes):
         state.pin(value.labels)
@@ -46,8 +45,7 @@ def index_put(state: State, node: Node) -> None:
     axes = [axis for axis, given in enumerate(picked) if isinstance(given, Ref)]
     rows = axes == [0] and len(state.get(picked[0]).shape) == 1
     if not rows or len(new.shape) != len(value.shape) or labelled(value, [0]) or labelled(new, [0]):
-        state.bar(node)
-        return
+        raise Barred
     state.pin(state.get(picked[0]).labels)
     pin_single(state, value)
     parts = [Value((1, *held.shape[1:]), held.labels, held.const) for held in (value, new)]
@@ -77,14 +75,10 @@ def embedding(state: State, node: Node) -> None:
     readers = {str(reader.op.overloadpacket) for reader in state.graph.readers[table]}
     single = min(state.graph.shapes[table.number]) == 1
     if name is None or single or not readers <= {"aten.embedding", "aten.t"}:
-        state.bar(node)  # somebody else may need the whole table
-        return
+        raise Barred  # somebody else may need the whole table
     state.pin(state.get(node.args[1]).labels)
-    if (name, 1) not in state.axes:
-        state.axes[name, 1] = state.fresh(shape[-1])
-    labels = state.axes[name, 1]
-    unknown = torch.full((1,), torch.nan, dtype=torch.float64)
-    state.put(node, channels(shape, len(shape) - 1, labels, unknown))
+    labels = own_labels(state, name, 1, shape[-1])
+    state.put(node, channels(shape, len(shape) - 1, labels, unknown(1)))
 
 
 @rule("gather")
@@ -94,8 +88,7 @@ def gather(state: State, node: Node) -> None:
     shape, axis = state.shape_of(node), argument(node, "dim") % len(value.shape)
     shorter = [a for a in range(len(shape)) if a != axis and shape[a] != value.shape[a]]
     if labelled(value, [axis, *shorter]) or labelled(places, [axis]):
-        state.bar(node)
-        return
+        raise Barred
     for held in (value, places):
         pin_single(state, held)
     known = Value(shape, value.labels, value.const)

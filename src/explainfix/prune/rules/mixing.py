@@ -7,26 +7,25 @@ import torch
 from torch import Tensor
 
 from ...recording.graph import Node, Ref
-from ..state import State, rule
+from ..state import Barred, State, rule
 from ..values import Grouping, Mixing, channels
+from .axes import held_along, own_labels
 
 
 @rule("convolution", reads_weights=True)
 def convolution(state: State, node: Node) -> None:
     x, weight_ref, bias, _, padding, _, turned, _, groups = node.args[:9]
     weight, value, shape = state.get(weight_ref), state.get(x), state.shape_of(node)
-    held = value.along(1)
+    inputs, const = held_along(value, 1)
     name = weight.parameter
-    if held is None or name not in state.graph.kernels or name in state.graph.changing:
-        state.bar(node)  # a weight that is computed, or whose groups are counted elsewhere
-        return
-    inputs, const = held
+    if name not in state.graph.kernels or name in state.graph.changing:
+        raise Barred  # a weight that is computed, or whose groups are counted elsewhere
     kernels = state.graph.tensors[weight_ref.number].detach()
     if turned:
         kernels = _by_output(kernels, groups)
     if groups == 1:
         state.assign(weight_ref, 0 if turned else 1, inputs)
-        outputs = _own_labels(state, name, 1 if turned else 0, shape[1])
+        outputs = own_labels(state, name, 1 if turned else 0, shape[1])
     else:
         outputs = _grouped(state, node, name, inputs, shape[1])
     exact = not turned and not any(padding)
@@ -34,13 +33,6 @@ def convolution(state: State, node: Node) -> None:
         node, outputs, inputs, kernels.flatten(2), groups, const, exact, name, _name(state, bias)
     )
     _finish(state, mixing, bias, shape)
-
-
-def _own_labels(state: State, name: str, axis: int, count: int) -> Tensor:
-    """The labels of a weight's outputs, new ones if it was not met yet."""
-    if (name, axis) not in state.axes:
-        state.axes[name, axis] = state.fresh(count)
-    return state.axes[name, axis]
 
 
 def _finish(state: State, mixing: Mixing, bias: Ref | None, shape: tuple[int, ...]) -> None:
@@ -65,7 +57,7 @@ def _grouped(state: State, node: Node, name: str, inputs: Tensor, out: int) -> T
     """The outputs of a grouped convolution: one that lives needs its group, inputs and all."""
     turned, groups = node.args[6], node.args[8]
     if len(inputs) == out == groups:  # depthwise: input and output are one channel
-        outputs = state.grouped.setdefault(name, _own_labels(state, name, 0, out))
+        outputs = state.grouped.setdefault(name, own_labels(state, name, 0, out))
         state.tie(outputs, inputs)
         return outputs
     known = state.groupings.get(name)
@@ -90,19 +82,17 @@ def linear(state: State, node: Node) -> None:
     biased = str(node.op.overloadpacket) == "aten.addmm"
     bias, x, turned = node.args[:3] if biased else (None, *node.args[:2])
     weight, value, shape = state.get(turned), state.get(x), state.shape_of(node)
-    held = value.along(1)
+    inputs, const = held_along(value, 1)
     usual = weight.turned and not node.kwargs and weight.parameter not in state.graph.changing
     usual = usual and (bias is None or len(state.get(bias).shape) == 1)
-    if held is None or weight.parameter is None or not usual:
-        state.bar(node)
-        return
-    inputs, const = held
+    if weight.parameter is None or not usual:
+        raise Barred
     name = weight.parameter
     kernels = state.graph.named[name].detach().unsqueeze(2)
     if (name, 1) in state.axes:
         state.tie(state.axes[name, 1], inputs)
     else:
         state.axes[name, 1] = inputs
-    outputs = _own_labels(state, name, 0, shape[1])
+    outputs = own_labels(state, name, 0, shape[1])
     mixing = Mixing(node, outputs, inputs, kernels, 1, const, True, name, _name(state, bias))
     _finish(state, mixing, bias, shape)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import torch
-
 from ...recording.graph import Node, Ref
-from ..state import State, rule
-from ..values import Value, channels
-from .axes import pin_single
+from ..state import Barred, State, rule
+from ..values import Value, channels, unknown
+from .axes import held_along, keep_off
 
 
 @rule("native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
 def batch_norm(state: State, node: Node) -> None:
     value = state.get(node.args[0])
-    held = value.along(1)
+    labels, const = held_along(value, 1)
     without = str(node.op.overloadpacket) == "aten._native_batch_norm_legit_no_training"
     from_batch = not without and bool(node.args[5])
-    if held is None or not (from_batch or all(isinstance(ref, Ref) for ref in node.args[3:5])):
-        state.bar(node)
-        return
-    labels, const = held
+    if not (from_batch or all(isinstance(ref, Ref) for ref in node.args[3:5])):
+        raise Barred
     for ref in node.args[1:5]:
         state.assign(ref, 0, labels)
     weight, bias, mean, var = (state.numbers(ref) for ref in node.args[1:5])
@@ -37,12 +33,10 @@ def batch_norm(state: State, node: Node) -> None:
 def group_norm(state: State, node: Node) -> None:
     x, weight, bias, _, _, _, groups, eps = node.args
     value = state.get(x)
-    held = value.along(1)
+    labels, const = held_along(value, 1)
     name = state.graph.parameters.get(weight.number) if isinstance(weight, Ref) else None
-    if held is None or name is None:
-        state.bar(node)
-        return
-    labels, const = held
+    if name is None:
+        raise Barred
     if name not in state.grouped:
         state.grouped[name] = state.fresh(groups)
     whole = state.grouped[name].repeat_interleave(len(labels) // groups)
@@ -64,11 +58,7 @@ def group_norm(state: State, node: Node) -> None:
 def layer_norm(state: State, node: Node) -> None:
     value = state.get(node.args[0])
     over = range(len(value.shape) - len(node.args[1]), len(value.shape))
-    if any(value.labels.shape[axis] > 1 for axis in over):
-        state.bar(node)  # the mean is over these channels: each one counts
-        return
-    pin_single(state, value)
+    keep_off(state, value, over)  # the mean is over these channels: each one counts
     for ref in node.inputs[1:]:
         state.pin(state.get(ref).labels)
-    unknown = torch.full((1,) * len(value.shape), torch.nan, dtype=torch.float64)
-    state.put(node, Value(value.shape, value.labels, unknown))
+    state.put(node, Value(value.shape, value.labels, unknown(len(value.shape))))

@@ -8,7 +8,7 @@ import re
 from ...recording.graph import Node
 from ..state import State, rule
 from ..values import Value, channels
-from .axes import argument, even, labelled, lost, pin_single, zero_kept
+from .axes import argument, even, held_along, keep_off, labelled, lost, zero_kept
 from .pointwise import together
 
 
@@ -35,11 +35,7 @@ def random_pool(state: State, node: Node) -> None:
     """Pooling with random borders, of which each channel has its own."""
     value, samples = state.get(node.args[0]), state.get(argument(node, "random_samples"))
     axis = 0 if len(value.shape) == len(argument(node, "kernel_size")) + 1 else 1
-    held, drawn = value.along(axis), samples.along(1)
-    if held is None or drawn is None:
-        state.bar(node)
-        return
-    state.tie(held[0], drawn[0])
+    state.tie(held_along(value, axis)[0], held_along(samples, 1)[0])
     _each_picture(state, node, value, exact=True)
 
 
@@ -65,10 +61,7 @@ def _each_picture(state: State, node: Node, value: Value, *, exact: bool) -> Non
     rank = len(value.shape)
     found = re.search(r"(\d)d", name)
     axes = range(rank - int(found[1] if found else rank), rank)
-    if labelled(value, axes):
-        state.bar(node)
-        return
-    pin_single(state, value)
+    keep_off(state, value, axes)
     const = even(value.const, axes)
     for index in range(len(node.outputs)):
         known = lost(const) if index else const if exact else zero_kept(const)
@@ -79,10 +72,7 @@ def _each_picture(state: State, node: Node, value: Value, *, exact: bool) -> Non
 def turn(state: State, node: Node) -> None:
     value = state.get(node.args[0])
     axes = [axis % len(value.shape) for axis in argument(node, "dims")]
-    if labelled(value, axes):
-        state.bar(node)
-        return
-    pin_single(state, value)
+    keep_off(state, value, axes)
     state.put(node, Value(state.shape_of(node), value.labels, even(value.const, axes)))
 
 
@@ -90,10 +80,7 @@ def turn(state: State, node: Node) -> None:
 def windows(state: State, node: Node) -> None:
     """Windows along an axis, whose elements get an axis of their own."""
     value, axis = state.get(node.args[0]), node.args[1] % len(state.get(node.args[0]).shape)
-    if labelled(value, [axis]):
-        state.bar(node)
-        return
-    pin_single(state, value)
+    keep_off(state, value, [axis])
     labels, const = value.labels[..., None], even(value.const, [axis])[..., None]
     state.put(node, Value(state.shape_of(node), labels, const))
 
@@ -112,12 +99,8 @@ def triangle(state: State, node: Node) -> None:
 def unfold(state: State, node: Node) -> None:
     """Every channel becomes as many as a window has elements."""
     value, shape = state.get(node.args[0]), state.shape_of(node)
-    held = value.along(-3)
-    if held is None:
-        state.bar(node)
-        return
     many = math.prod(argument(node, "kernel_size"))
-    labels, const = (t.repeat_interleave(many) for t in held)
+    labels, const = (t.repeat_interleave(many) for t in held_along(value, -3))
     const = zero_kept(const) if any(argument(node, "padding")) else const
     state.put(node, channels(shape, len(shape) - 2, labels, const))
 
@@ -126,11 +109,8 @@ def unfold(state: State, node: Node) -> None:
 def fold(state: State, node: Node) -> None:
     """The elements of a window are added where they came from: they go together."""
     value, shape = state.get(node.args[0]), state.shape_of(node)
-    held = value.along(-2)
-    if held is None:
-        state.bar(node)
-        return
-    labels, const = (t.reshape(-1, math.prod(argument(node, "kernel_size"))) for t in held)
+    many = math.prod(argument(node, "kernel_size"))
+    labels, const = (t.reshape(-1, many) for t in held_along(value, -2))
     state.tie(labels[:, :1].expand_as(labels).reshape(-1), labels.reshape(-1))
     const = zero_kept(even(const, [1])).reshape(-1)
     state.put(node, channels(shape, len(shape) - 3, labels[:, 0], const))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ...recording.graph import Node, Ref
-from ..state import State, functional, rule, with_values
+from ..state import Barred, State, functional, rule, with_values
 from ..values import NONE, Value, compact, widened
 from .axes import argument, zero_kept
 
@@ -113,8 +113,7 @@ def _run(node: Node, consts: dict[Ref, Tensor]) -> Tensor:
 @rule("where")
 def where(state: State, node: Node) -> None:
     if len(node.args) < 3:
-        state.bar(node)  # the places of what is not zero
-        return
+        raise Barred  # the places of what is not zero
     _choose(state, node, *node.args[:3])
 
 

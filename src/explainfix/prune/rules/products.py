@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ...recording.graph import Node
-from ..state import State, rule
+from ..state import Barred, State, rule
 from ..values import NONE, Value
 from .axes import even, pin_single, zero_kept
 
@@ -17,8 +17,7 @@ def batched_product(state: State, node: Node) -> None:
     rows = one.labels.shape[1] > 1
     columns = other.labels.shape[2] > 1
     if one.labels.shape[0] > 1 or other.labels.shape[0] > 1 or (rows and columns):
-        state.bar(node)
-        return
+        raise Barred
     for value in (one, other):
         pin_single(state, value)
     left, right = one.along(2), other.along(1)

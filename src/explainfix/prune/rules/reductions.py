@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ...recording.graph import Node
-from ..state import State, rule
+from ..state import Barred, State, rule
 from ..values import NONE, Value, compact
-from .axes import argument, axes_of, even, kept, labelled, lost, pin_single, zero_kept
+from .axes import argument, axes_of, even, keep_off, kept, lost, zero_kept
 
 
 def zero_and_one_kept(const: Tensor) -> Tensor:
@@ -75,8 +75,7 @@ def total(state: State, node: Node) -> None:
     along = [axis for axis in axes_of(node, value) if value.labels.shape[axis] > 1]
     held = value.along(along[0]) if len(along) == 1 else None
     if along and (held is None or order <= 0):
-        state.bar(node)
-        return
+        raise Barred
     if held is not None:
         labels, const = held
         state.pin(labels[const != 0])
@@ -88,10 +87,9 @@ def total(state: State, node: Node) -> None:
 def _reduce(state: State, node: Node, known: tuple[Known, ...], value: Value | None = None) -> None:
     value = value or state.get(node.args[0])
     axes = axes_of(node, value)
-    if labelled(value, axes) or len(node.inputs) > 1:
-        state.bar(node)
-        return
-    pin_single(state, value)
+    if len(node.inputs) > 1:
+        raise Barred
+    keep_off(state, value, axes)
     labels, const = value.labels, even(value.const, axes)
     for index in range(len(node.outputs)):
         shape = state.shape_of(node, index)
@@ -107,10 +105,7 @@ def scan(state: State, node: Node) -> None:
     value = state.get(node.args[0])
     axes = axes_of(node, value)
     axes = axes if argument(node, "dim") is not None else [len(value.shape) - 1]
-    if labelled(value, axes):
-        state.bar(node)
-        return
-    pin_single(state, value)
+    keep_off(state, value, axes)
     known = SCANS[str(node.op.overloadpacket).removeprefix("aten.").removesuffix("_")]
     for index in range(len(node.outputs)):
         const = known[index](even(value.const, axes))

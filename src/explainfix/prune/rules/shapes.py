@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ...recording.graph import Node
-from ..state import State, listed, rule, run_on
+from ..state import Barred, State, listed, rule, run_on
 from ..values import NONE, WILD, Value, channels, compact, joined, plain, widened
-from .axes import even, zero_kept
+from .axes import even, held_along, zero_kept
 
 
 @rule("alias", "clone", "detach", "contiguous", "_to_copy", "lift_fresh", "dropout")
@@ -253,11 +253,7 @@ def repeat(state: State, node: Node) -> None:
 @rule("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle")
 def shuffle(state: State, node: Node) -> None:
     value, shape = state.get(node.inputs[0]), state.shape_of(node)
-    held = value.along(-3) if "pixel" in str(node.op) else value.along(1)
-    if held is None:
-        state.bar(node)
-        return
-    labels, const = held
+    held = labels, const = held_along(value, -3 if "pixel" in str(node.op) else 1)
     number = node.args[1]
     axis = len(shape) - 3 if "pixel" in str(node.op) else 1
     if "unshuffle" in str(node.op):
@@ -296,8 +292,7 @@ def pad(state: State, node: Node) -> None:
     fill = float(node.args[2]) if constant and len(node.args) > 2 else 0.0
     if any(value.labels.shape[a] > 1 for a in changed):
         if not constant:
-            state.bar(node)
-            return
+            raise Barred
         sides = node.args[1]
         if min(sides) < 0:
             state.pin(value.labels)

@@ -5,17 +5,14 @@ from __future__ import annotations
 from ...recording.graph import Node
 from ..state import State, rule
 from ..values import Value
-from .axes import axes_of, even, labelled, pin_single, zero_kept
+from .axes import axes_of, even, keep_off, zero_kept
 
 
 @rule("_fft_r2c", "_fft_c2r", "_fft_c2c")
 def transform(state: State, node: Node) -> None:
     value = state.get(node.args[0])
     axes = axes_of(node, value)
-    if labelled(value, axes):
-        state.bar(node)
-        return
-    pin_single(state, value)
+    keep_off(state, value, axes)
     const = zero_kept(even(value.const, axes))
     state.put(node, Value(state.shape_of(node), value.labels, const))
 
@@ -32,9 +29,6 @@ def parts(state: State, node: Node) -> None:
 def joined(state: State, node: Node) -> None:
     value = state.get(node.args[0])
     last = len(value.shape) - 1
-    if labelled(value, [last]):
-        state.bar(node)
-        return
-    pin_single(state, value)
+    keep_off(state, value, [last])
     const = zero_kept(even(value.const, [last]))[..., 0]
     state.put(node, Value(state.shape_of(node), value.labels[..., 0], const))
