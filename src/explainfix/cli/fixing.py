@@ -3,7 +3,8 @@
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,8 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 from torch import nn
 
-from ..fix import KernelScale, fix_, list_filters, method_options, overflow_risk
+from ..fix import KernelScale, fix_, list_filters, overflow_risk
 from ..layers import spatial_layers
+from ..mixing.mix import unmixed_layers
+from ..mixing.steered import steered_layers
 from ..recipe import can_regenerate, recipes
 from ..registry import datasets, filters
 from ..store import check_free, save
@@ -57,6 +60,7 @@ def fix(
     *,
     method: str,
     output: Annotated[Path, OUTPUT],
+    mix: Annotated[bool, Parameter(negative="")] = False,
     rule: Rule | None = None,
     build: Build | None = None,
     force: Force = False,
@@ -70,6 +74,8 @@ def fix(
         The rule for the filters (explainfix list filters).
     output
         The safetensors file to write.
+    mix
+        Put a learned 1x1 behind the layers that nothing learned mixes.
     """
     rule = rule or Rule()
     filters.find(method)
@@ -82,24 +88,50 @@ def fix(
         scale=rule.scale,
         guide=open_guide(rule.guide) if rule.guide else None,
         layers=rule.layers,
+        mix=mix,
         progress=lambda paths: track_progress(paths, f"Fixing by {method}"),
-        **_options(rule.option or []),
+        **read_options(rule.option or []),
     )
     save(network, output, overwrite=force)
     spatial, total = _parameter_counts(network)
+    learned = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    mixed, unmixed = list(steered_layers(network)), _unmixed(network, ())
     layers, size = len(spatial_layers(network)), output.stat().st_size
-    warning = _warning(network, rule.scale)
+    warning, missing = _warning(network, rule.scale), _of_mixing(network, unmixed)
     if as_json:
-        counts = {"spatial_parameters": spatial, "parameters": total, "bytes": size}
-        print_json({"output": str(output), **asdict(recipe), **counts, "warning": warning or None})
+        counts = {"spatial_parameters": spatial, "parameters": total, "learned_parameters": learned}
+        said = {"mixed": mixed, "unmixed": unmixed, "bytes": size, "warning": warning or None}
+        print_json({"output": str(output), **asdict(recipe), **counts, **said})
         return
     Console(highlight=False).print(
         f"Fixed [bold]{len(recipe.digests)}[/bold] of {layers} spatial layers "
-        f"by [bold]{method}[/bold], seed {recipe.seed}.\n"
-        f"Spatial: {spatial:,} of {total:,} parameters ({spatial / total:.1%}).\n"
+        f"by [bold]{method}[/bold], seed {recipe.seed}"
+        + (f", {len(mixed)} of them mixed by a learned 1x1" if mixed else "")
+        + f".\nLeft to learn: {learned:,} of {total:,} parameters ({learned / total:.1%}).\n"
         f"Wrote {escape(str(output))}, {size / 1e6:.1f} MB."
-        + (f"\n[bold]Note[/bold]: {warning}" if warning else ""),
+        + (f"\n[bold]Note[/bold]: {warning}" if warning else "")
+        + (f"\n[bold]Note[/bold]: {missing}" if missing else ""),
         soft_wrap=True,
+    )
+
+
+def _unmixed(network: nn.Module, supposed: Iterable[str]) -> list[str]:
+    """The fixed layers that nothing learned mixes, as far as the network runs on noise."""
+    with suppress(ValueError):
+        return unmixed_layers(network, suppose_fixed=list(supposed))
+    return []
+
+
+def _of_mixing(network: nn.Module, unmixed: list[str]) -> str:
+    """What it means that nothing learned mixes these layers, and what to do about it."""
+    weights = sum(spatial_layers(network)[path].weight.numel() for path in unmixed)
+    share = weights / sum(p.numel() for p in network.parameters())
+    if share < 0.01:
+        return ""
+    several = f"{len(unmixed)} layers with" if len(unmixed) > 1 else "1 layer with"
+    return (
+        f"no learned pointwise mixing between spatial layers, {several} {share:.0%} of the weights:"
+        " fix with --mix, or use explainfix steer."
     )
 
 
@@ -185,9 +217,11 @@ def info(model: Model, /, *, build: Build | None = None, as_json: Json = False) 
         }
         for path, layer in spatial_layers(network).items()
     ]
+    learned = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    unmixed = _unmixed(network, (row["layer"] for row in rows))
     if as_json:
-        counts = {"parameters": total, "spatial_parameters": spatial}
-        print_json({"model": model, **counts, "spatial_layers": rows})
+        counts = {"parameters": total, "spatial_parameters": spatial, "learned_parameters": learned}
+        print_json({"model": model, **counts, "unmixed": unmixed, "spatial_layers": rows})
         return
     table = new_table("spatial layer", right=("kernel", "kernels", "parameters", "share"))
     table.add_column("fixed by" if fixed else "")
@@ -206,9 +240,16 @@ def info(model: Model, /, *, build: Build | None = None, as_json: Json = False) 
         f"\n[bold]{escape(model)}[/bold]: {total:,} parameters, "
         f"{spatial:,} ({spatial / total:.1%}) in {len(rows)} spatial layers, {len(fixed)} fixed"
     )
+    left = learned - sum(row["parameters"] for row in rows if row["layer"] not in fixed)
+    if fixed:
+        out.print(f"Left to learn: {learned:,} parameters ({learned / total:.1%}).")
+    if len(fixed) < len(rows):
+        out.print(f"With all of them fixed, {left:,} ({left / total:.1%}) would be left to learn.")
+    if missing := _of_mixing(network, unmixed):
+        out.print(f"[bold]Note[/bold]: {missing}", soft_wrap=True)
 
 
-def _options(pairs: list[str]) -> dict[str, Any]:
+def read_options(pairs: list[str]) -> dict[str, Any]:
     """NAME=VALUE pairs; true and false become booleans."""
     options: dict[str, Any] = {}
     for pair in pairs:
@@ -229,7 +270,7 @@ def _describe(method: str) -> dict[str, Any]:
 
 def _describe_datasets() -> dict[str, dict[str, Any]]:
     """The same of the datasets: an option's choices, or its default."""
-    from ..lab.data.dataset import dataset_options, list_datasets
+    from ..lab.data.dataset import list_datasets
 
     return {
         name: {

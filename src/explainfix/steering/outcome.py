@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import pandas as pd
 
@@ -63,8 +64,14 @@ class SteerReport:
 
     def table(self) -> pd.DataFrame:
         """A row for every layer."""
-        rows = [asdict(v) | {"share_lost": v.share_lost} for v in self.layers.values()]
-        return pd.DataFrame(rows, index=pd.Index(self.layers, name="layer"))
+        rows = self.as_dict()["layers"]
+        return pd.DataFrame(list(rows.values()), index=pd.Index(rows, name="layer"))
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, as JSON can hold it."""
+        layers = {p: asdict(v) | {"share_lost": v.share_lost} for p, v in self.layers.items()}
+        totals = {name: getattr(self, name) for name in ("params_kept", "macs_kept", "share_lost")}
+        return {"method": self.method, **totals, "layers": layers, "left": dict(self.left)}
 
     def __str__(self) -> str:
         left = f", {len(self.left)} left as they are" if self.left else ""
