@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from torch import nn
 
-from ..fix import KernelScale, fix_, list_filters, overflow_risk
+from ..fix import KernelScale, fix_, list_filters, method_options, overflow_risk
 from ..layers import spatial_layers
 from ..mixing.mix import unmixed_layers
 from ..mixing.steered import steered_layers
@@ -270,7 +270,7 @@ def _describe(method: str) -> dict[str, Any]:
 
 def _describe_datasets() -> dict[str, dict[str, Any]]:
     """The same of the datasets: an option's choices, or its default."""
-    from ..lab.data.dataset import list_datasets
+    from ..lab.data.dataset import dataset_options, list_datasets
 
     return {
         name: {

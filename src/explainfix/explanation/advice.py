@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 IDLE_SHARE = 0.25  # a layer is idle below this share of an even share of the saliency
 TAIL_RATIO = 0.5  # a stage tails off if its later half has less than this times the earlier half
 LOSS_ALLOWED = 0.05  # zeroing goes as far as this share of the saliency
+LITTLE = 0.1  # with less of its weights left to learn, a fixed network learns badly
+SAVED = 0.1  # steering is worth a word if it saves this share of the weights
 BLIND = 0.01  # with less of its energy in the constant filter a layer passes no brightness
 STEPS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -26,7 +28,10 @@ STEPS = (0.5, 0.8, 0.9, 0.95, 0.99)
 class Advice:
     """One thing worth knowing: a title, a sentence or two, the figure behind it, its threshold."""
 
-    kind: Literal["brightness", "frequency", "chance", "layers", "stages", "zeroing", "data"]
+    kind: Literal[
+        "brightness", "learning", "steering", "frequency", "chance", "layers", "stages", "zeroing",
+        "data",
+    ]  # fmt: skip
     title: str
     text: str
     figure: float
@@ -89,6 +94,8 @@ def advise(why: Explanation) -> list[Advice]:
     """Everything worth saying about an explanation, the most useful first."""
     said = [
         *_brightness(why),
+        *_learning(why),
+        *_steering(why),
         *_zeroing(why),
         *_idle_stages(why),
         *_idle_layers(why),
@@ -117,6 +124,40 @@ def _brightness(why: Explanation) -> list[Advice]:
         "bright from dark learns badly so: take ghaar, guidedsteer, or psine centred in its range."
     )
     return [Advice("brightness", "Blind to brightness", text, most, BLIND)]
+
+
+def _learning(why: Explanation) -> list[Advice]:
+    """Is enough left to learn when the spatial filters are fixed?"""
+    spatial = sum(layer.parameters for layer in why.layers.values())
+    left = 1 - spatial / why.parameters
+    dense = [path for path, layer in why.layers.items() if layer.steered is not None]
+    if left >= LITTLE or not dense:
+        return []
+    fixed = all(why.layers[path].fixed_by for path in dense)
+    text = (
+        f"{len(dense)} dense spatial layers hold {1 - left:.1%} of the weights: "
+        + (f"as they are fixed, {left:.1%} is " if fixed else f"fixed, {left:.1%} would be ")
+        + "left to learn. Put a learned 1x1 behind each (mix_, --mix), or steer them (steer_)."
+    )
+    return [Advice("learning", "Little is left to learn", text, left, LITTLE)]
+
+
+def _steering(why: Explanation) -> list[Advice]:
+    """Would the filters that hold nearly all of the energy make a smaller network?"""
+    dense = {p: layer for p, layer in why.layers.items() if layer.steered is not None}
+    if not dense or why.basis == "pca" or any(layer.fixed_by for layer in dense.values()):
+        return []
+    worth = [p for p, layer in dense.items() if (layer.steered or 0) < layer.parameters]
+    before = sum(layer.parameters for layer in dense.values())
+    saved = sum(dense[p].parameters - (dense[p].steered or 0) for p in worth)
+    if saved < SAVED * before:
+        return []
+    text = (
+        f"In {len(worth)} of {len(dense)} dense layers a part of the filters holds 95% of the "
+        f"energy. Steered by those (steer_, energy=0.95), the dense layers would have "
+        f"{1 - saved / before:.0%} of their weights and multiply-adds."
+    )
+    return [Advice("steering", "Some frequencies are hardly used", text, saved / before, SAVED)]
 
 
 def _frequencies(why: Explanation) -> list[Advice]:

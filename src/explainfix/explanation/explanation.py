@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from ..layers import Convolution, select_layers
+from ..mixing.steered import is_dense
 from ..recipe import recipe_of
 from ..registry import bases, views
 from .advice import Advice, Zeroing, advise, zeroing_curve
 from .basis import Basis, make_basis
 from .saliency import Saliency, check_saliency
-from .spectrum import Spectrum, chance, low_frequencies, reduced, spectrum
+from .spectrum import Spectrum, chance, filters_needed, low_frequencies, reduced, spectrum
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,8 @@ class Layer:
     low_share: float  # the share of low frequencies in its energy
     low_chance: tuple[float, float]  # where random directions would put that, 95% of the time
     energy_chance: tuple[float, float]  # and one value of its spectrum
+    needed: int  # the fewest filters of the basis that hold 95% of its energy
+    steered: int | None  # its parameters with a learned 1x1 and these; of a dense layer only
     samples: Tensor | None  # some kernels, the most salient first, `(k, *shape)`
 
 
@@ -103,11 +106,14 @@ class Explanation(Mapping[str, Spectrum]):
                 "low_chance_to": layer.low_chance[1],
                 "energy_chance_from": layer.energy_chance[0],
                 "energy_chance_to": layer.energy_chance[1],
+                "filters_needed": layer.needed,
+                "steered_parameters": layer.steered,
             }
             energies = {f"ed_{i}": value for i, value in enumerate(self[path].ed.tolist())}
             rows.append(facts | energies)
         frame = pd.DataFrame(rows).set_index("layer")
-        return frame.astype({"saliency": float, "saliency_share": float})
+        floats = ("saliency", "saliency_share", "steered_parameters")
+        return frame.astype(dict.fromkeys(floats, float))
 
     def plot(self, **options: Any) -> Figure:
         """The paper's heatmap as a matplotlib figure, for print."""
@@ -240,7 +246,7 @@ def _facts(
     recipe = recipe_of(layer)
     low = float(energies.ed[low_frequencies(basis)].sum() / energies.ed.sum().clamp(min=1e-300))
     band = chance(kernels, basis, weights)
-    count = len(kernels)
+    count, needed = len(kernels), filters_needed(kernels, basis, weights)
     if weights is None:  # spread over the layer
         chosen = torch.linspace(0, count - 1, min(_SAMPLES, count)).long()
     else:
@@ -254,6 +260,8 @@ def _facts(
         low_share=low,
         low_chance=band.low_share,
         energy_chance=band.energy,
+        needed=needed,
+        steered=needed * (layer.in_channels * len(basis.rows) + count) if is_dense(layer) else None,
         samples=kernels[chosen].float().cpu(),
     )
 
@@ -308,6 +316,8 @@ def _from_table(frame: pd.DataFrame, about: dict[str, Any]) -> Explanation:
             low_share=float(row["low_share"]),
             low_chance=(float(row["low_chance_from"]), float(row["low_chance_to"])),
             energy_chance=(float(row["energy_chance_from"]), float(row["energy_chance_to"])),
+            needed=int(row["filters_needed"]),
+            steered=None if row.isna()["steered_parameters"] else int(row["steered_parameters"]),
             samples=None,
         )
     return Explanation(

@@ -48,6 +48,34 @@ def spectrum(kernels: Tensor, basis: Basis, weights: Tensor | None = None) -> Sp
     return reduced(ed.cpu() / (len(rows) if weights is None else 1), basis)
 
 
+def filters_needed(
+    kernels: Tensor, basis: Basis, weights: Tensor | None = None, share: float = 0.95
+) -> int:
+    """The fewest filters of the basis that hold that share of the kernels' squares.
+
+    >>> from explainfix.explanation.basis import make_basis
+    >>> basis = make_basis("dct2", (3, 3), lambda: torch.empty(0, 9))
+    >>> filters_needed(basis.filters[:1] + 0.1 * basis.filters[1:2], basis)
+    1
+    """
+    rows = kernels.flatten(1).double()
+    products = rows.T @ (rows if weights is None else rows * weights[:, None].double())
+    filters = basis.rows.to(products)
+    held = ((filters @ products) * filters).sum(1)
+    return fewest(held.sort(descending=True).values, share)
+
+
+def fewest(held: Tensor, share: float) -> int:
+    """How many of these, from the first on, hold that share of the sum.
+
+    >>> fewest(torch.tensor([5.0, 3.0, 1.0, 1.0]), 0.8), fewest(torch.ones(4), 1)
+    (2, 4)
+    """
+    total = held.cumsum(0)
+    enough = total >= share * total[-1] * (1 - 1e-12)
+    return int(enough.int().argmax()) + 1
+
+
 def reduced(ed: Tensor, basis: Basis) -> Spectrum:
     """e(d) with its reductions onto the 1-D frequencies."""
     shape = tuple(basis.filters.shape[1:])

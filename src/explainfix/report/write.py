@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import html
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,9 @@ def _layer_data(why: Explanation, path: str, stage: str) -> dict[str, Any]:
         "parameters": layer.parameters,
         "fixed": layer.fixed_by,
         "saliency_share": why.share_of(path),
+        "needed": layer.needed,
+        "filters": math.prod(layer.shape),
+        "steered": layer.steered,
         "low_share": layer.low_share,
         "low_chance": list(layer.low_chance),
         "band": shown.band(layer.energy_chance),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..explanation.basis import make_basis
+from ..explanation.spectrum import fewest
 
 # Directions in which the filters of a channel hardly differ are left alone: weights would explode.
 _RANK = 1e-3
@@ -42,7 +43,7 @@ def choose_bank(
     falling = held.argsort(descending=True, stable=True)
     ranks = falling if order == "energy" else torch.arange(len(held))
     if energy is not None:
-        filters = _fewest(held[ranks], energy)
+        filters = fewest(held[ranks], energy)
     return bank[:, :, ranks[:filters].sort().values]
 
 
@@ -68,14 +69,3 @@ def fitted_weights(kernels: Tensor, bank: Tensor) -> Tensor:
 def kernels_of(weights: Tensor, bank: Tensor) -> Tensor:
     """The kernels that steering weights and filters make."""
     return torch.einsum("goim,gimt->goit", weights, bank)
-
-
-def _fewest(held: Tensor, share: float) -> int:
-    """How many filters, from the first on, hold that share of the energy.
-
-    >>> _fewest(torch.tensor([5.0, 3.0, 1.0, 1.0]), 0.8), _fewest(torch.ones(4), 1)
-    (2, 4)
-    """
-    total = held.cumsum(0)
-    enough = total >= share * total[-1] * (1 - 1e-12)
-    return int(enough.int().argmax()) + 1
