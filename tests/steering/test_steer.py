@@ -93,9 +93,26 @@ def test_principal_axes_lose_least():
     svd = [np.linalg.svd(kernels[:, i].numpy(), compute_uv=False)[2:] for i in range(5)]
     lost = {}
     for method in BASES:
-        lost[method] = xf.steer_(copy.deepcopy(model), method, filters=2).layers["0"].energy_lost
+        lost[method] = (
+            xf.steer_(copy.deepcopy(model), method, filters=2, order="energy")
+            .layers["0"]
+            .energy_lost
+        )
     assert lost["pca"] == pytest.approx(sum((s**2).sum() for s in svd))
     assert lost["pca"] < min(lost["dct2"], lost["haar"])
+
+
+@pytest.mark.parametrize("method", BASES)
+def test_the_means_of_kernels_stay_by_default(method):
+    """So that a constant image, and nearly a smooth one, gives what it gave."""
+    layer = nn.Conv2d(5, 3, 4).double()
+    model = nn.Sequential(layer, nn.Identity())
+    before = layer.weight.detach().sum((2, 3))
+    steered = copy.deepcopy(model)
+    xf.steer_(steered, method, filters=3)
+    torch.testing.assert_close(steered[0].weight.detach().sum((2, 3)), before)
+    bank = steered[0].spatial.weight.detach().reshape(5, 3, 16)
+    torch.testing.assert_close(bank @ bank.mT, torch.eye(3).double().expand(5, 3, 3))
 
 
 def test_most_energy_or_lowest_frequency():
@@ -104,13 +121,22 @@ def test_most_energy_or_lowest_frequency():
         wave = torch.tensor([1.0, -2.0, 1.0])
         layer.weight.copy_(wave[:, None] * wave * torch.rand(8, 4, 1, 1))
     model = nn.Sequential(layer)
-    assert xf.steer_(copy.deepcopy(model), filters=1).share_lost < 1e-12
+    assert xf.steer_(copy.deepcopy(model), filters=1, order="energy").share_lost < 1e-12
+    assert xf.steer_(copy.deepcopy(model), filters=1).share_lost > 0.999
+    assert xf.steer_(copy.deepcopy(model), filters=2).share_lost < 1e-12
     assert xf.steer_(copy.deepcopy(model), filters=4, order="frequency").share_lost > 0.999
-    assert xf.steer_(copy.deepcopy(model), energy=0.9).layers["0"].filters == 1
+    assert xf.steer_(copy.deepcopy(model), energy=0.9, order="energy").layers["0"].filters == 1
 
 
-@pytest.mark.parametrize("method", BASES)
-@pytest.mark.parametrize("order", ["energy", "frequency"])
+@pytest.mark.parametrize(
+    ("method", "order"),
+    [
+        (m, o)
+        for m in BASES
+        for o in ("mean", "energy", "frequency")
+        if (m, o) != ("pca", "frequency")
+    ],
+)
 def test_the_fewest_filters_that_hold_the_energy(method, order):
     def lost(**wanted):
         model = nn.Sequential(copy.deepcopy(layer), nn.Identity())
@@ -123,7 +149,9 @@ def test_the_fewest_filters_that_hold_the_energy(method, order):
         assert enough.share_lost <= 1 - share
         if enough.filters > 1:
             assert lost(filters=enough.filters - 1).share_lost > 1 - share
-    assert lost(energy=1).filters == (8 if method == "pca" else 16)  # no more than outputs
+    assert lost(energy=1).filters == (
+        16 if method != "pca" else 8 + (order == "mean")
+    )  # no more than outputs
 
 
 def test_saliency_decides_what_counts():
@@ -134,10 +162,10 @@ def test_saliency_decides_what_counts():
     model = nn.Sequential(layer, nn.Identity())
     first = {"0": torch.tensor([[1.0, 0.0]] * 4)}
     chosen = copy.deepcopy(model)
-    xf.steer_(chosen, filters=1, saliency=first)
+    xf.steer_(chosen, filters=1, saliency=first, order="energy")
     assert differ(chosen[0].weight[:, 0], layer.weight[:, 0]) < 1e-6  # what is salient is kept
     assert chosen[0].weight[:, 1].abs().max() < 1e-6
-    xf.steer_(model, filters=1)
+    xf.steer_(model, filters=1, order="energy")
     assert differ(model[0].weight[:, 1], 3 * wave) < 1e-6  # else what is large
 
 
@@ -266,6 +294,7 @@ def tied():
         (network(), {"method": "dct2", "frequencies": "shared"}, "'frequencies'"),
         (network(), {"method": "ghaar", "frequencies": "x"}, "frequencies"),
         (network(), {"order": "size"}, "order"),
+        (network(), {"method": "pca", "order": "frequency"}, "principal axes have no frequency"),
         (network(), {"start": "anew"}, "start"),
         (network(), {"layers": "7"}, "spatial layer '7'"),
         (network(), {"saliency": {"0": torch.ones(9, 3)}}, "is it of another model"),

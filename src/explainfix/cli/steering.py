@@ -32,14 +32,15 @@ class Keep:
         Instead of --filters: the share of a layer's energy that its filters must hold, as in
         0.95; weighted by saliency if --data is given.
     order
-        Of a basis keep those with the most energy, or the lowest frequencies.
+        Of a basis keep the constant filter and those with the most energy, those with the most
+        energy alone, or the lowest frequencies.
     start
         How the 1x1 of drawn filters begins: fitted to the kernels that were there, or fresh.
     """
 
     filters: int | None = None
     energy: float | None = None
-    order: Order = "energy"
+    order: Order = "mean"
     start: Start = "fitted"
 
 

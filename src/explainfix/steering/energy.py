@@ -17,7 +17,7 @@ from ..explanation.spectrum import fewest
 # Directions in which the filters of a channel hardly differ are left alone: weights would explode.
 _RANK = 1e-3
 
-Order = Literal["energy", "frequency"]
+Order = Literal["mean", "energy", "frequency"]
 
 
 def choose_bank(
@@ -31,34 +31,52 @@ def choose_bank(
 ) -> Tensor:
     """The filters of a basis to keep for a layer: so many, those that hold so much, or all.
 
-    `weights` is how much each kernel counts, `(groups, outputs, inputs)`.
+    `weights` is how much each kernel counts, `(groups, outputs, inputs)`. By "mean" the constant
+    filter comes first, whatever it holds: images and activations are smooth, so that outputs hang
+    on the means of kernels more than on anything else.
     """
     weighted = kernels if weights is None else kernels * weights[..., None].sqrt()
-    bank = _whole_bank(method, weighted, shape)
+    bank = _whole_bank(method, weighted, shape, order)
     if filters is not None and filters > bank.shape[2]:
         size = "x".join(map(str, shape))
         raise ValueError(f"filters={filters}, but {size} kernels have no more than {bank.shape[2]}")
-    held = torch.einsum("goit,gimt->goim", weighted, bank).square().sum((0, 1, 2))
-    # Of principal axes the strongest comes first; a basis comes from low to high frequency.
-    falling = held.argsort(descending=True, stable=True)
-    ranks = falling if order == "energy" else torch.arange(len(held))
+    held = true = torch.einsum("goit,gimt->goim", weighted, bank).square().sum((0, 1, 2))
+    ranks = torch.arange(len(held))  # a basis comes from low to high frequency
+    if order != "frequency":
+        if order == "mean":
+            held = held + (ranks == 0) * held.sum()
+        ranks = held.argsort(descending=True, stable=True)
     if energy is not None:
-        filters = fewest(held[ranks], energy)
+        filters = fewest(true[ranks], energy)
     return bank[:, :, ranks[:filters].sort().values]
 
 
-def _whole_bank(method: str, kernels: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _whole_bank(method: str, kernels: Tensor, shape: tuple[int, ...], order: Order) -> Tensor:
     """A whole basis for every input channel, the same for all, or, of "pca", each its own.
 
     The principal axes of an input channel's own kernels hold more than those of all kernels of
     the layer could, and cost no more: a filter bank is by channel anyway.
     """
-    if method == "pca":
-        rows = kernels.transpose(1, 2)
-        axes: Tensor = torch.linalg.eigh(rows.mT @ rows).eigenvectors.mT.flip(-2)
-        return axes
-    rows = make_basis(method, shape, lambda: kernels.flatten(0, 2)).rows.to(kernels)
-    return rows.expand(kernels.shape[0], kernels.shape[2], -1, -1)
+    if method != "pca":
+        rows = make_basis(method, shape, lambda: kernels.flatten(0, 2)).rows.to(kernels)
+        return rows.expand(kernels.shape[0], kernels.shape[2], -1, -1)
+    if order == "frequency":
+        raise ValueError("principal axes have no frequency: choose order='mean' or 'energy'")
+    by_input = kernels.transpose(1, 2)
+    products = by_input.mT @ by_input
+    if (
+        order == "mean"
+    ):  # with the constant filter as the strongest axis, the others are of the rest
+        strongest = 1 + products.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+        products = products - _smoothed(products) + strongest / kernels.shape[-1]
+    axes: Tensor = torch.linalg.eigh(products).eigenvectors.mT.flip(-2)
+    return axes
+
+
+def _smoothed(products: Tensor) -> Tensor:
+    """The part of a quadratic form that the constant filter has to do with."""
+    rows, columns = products.mean(-1, keepdim=True), products.mean(-2, keepdim=True)
+    return rows + columns - rows.mean(-2, keepdim=True)
 
 
 def fitted_weights(kernels: Tensor, bank: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ def steer_(
     saliency: Mapping[str, Tensor] | None = None,
     layers: str | Iterable[str] | None = None,
     seed: int = 0,
-    order: Order = "energy",
+    order: Order = "mean",
     start: Start = "fitted",
     progress: Track | None = None,
     **options: Any,
@@ -56,8 +56,8 @@ def steer_(
     that were there: with all filters the layer computes what it did, up to rounding, with fewer it
     is the best approximation. `filters` says how many each input channel gets; `energy` lets every
     layer have the fewest that hold that share of the sum of its squared weights, weighted by
-    `saliency` if given. Those with the most energy are kept, or, with `order="frequency"`, the
-    lowest frequencies.
+    `saliency` if given. Kept are the constant filter, on which outputs depend most, and those with
+    the most energy (`order="mean"`); by "energy" alone; or from low to high "frequency".
 
     By another method ("ghaar", "psine", …; `list_filters()`) the filters are drawn, one a channel
     unless `filters` says more, from `seed` and each layer's path; `options` (a guide too) are those
