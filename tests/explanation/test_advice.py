@@ -116,3 +116,30 @@ def test_stages_of_real_networks():
     stages = stage_of(list(xf.spatial_layers(xf.create_model("torchvision:resnet18"))))
     assert stages["layer3.1.conv2"] == "layer3"
     assert stage_of(["conv"]) == {"conv": "conv"}
+
+
+def test_little_is_left_to_learn_in_a_network_of_dense_layers():
+    model = nn.Sequential(nn.Conv2d(8, 8, 3), nn.Conv2d(8, 8, 3), nn.Linear(2, 2))
+    (advice,) = said(xf.explain(model), "learning")
+    assert "2 dense spatial layers hold" in advice.text
+    assert "would be left to learn" in advice.text
+    xf.fix_(model, "ghaar")
+    (advice,) = said(xf.explain(model), "learning")
+    assert "as they are fixed" in advice.text
+    mixed = nn.Sequential(nn.Conv2d(8, 8, 3), nn.Conv2d(8, 64, 1), nn.Linear(2, 2))
+    assert not said(xf.explain(mixed), "learning")
+    depthwise = nn.Sequential(nn.Conv2d(8, 8, 3, groups=8, bias=False))
+    assert not said(xf.explain(depthwise), "learning")
+
+
+def test_what_steering_would_save():
+    layer = nn.Conv2d(8, 64, 3)
+    model = nn.Sequential(layer)
+    assert not said(xf.explain(model), "steering")  # random kernels use all frequencies
+    layer.weight.data.copy_(torch.randn(64, 8, 1, 1).expand(64, 8, 3, 3))
+    why = xf.explain(model)
+    (advice,) = said(why, "steering")
+    assert why.layers["0"].needed == 1
+    assert why.layers["0"].steered == 8 * 9 + 64 * 8
+    kept = xf.steer_(model, energy=0.95).params_kept
+    assert f"would have {kept:.0%} of their weights" in advice.text
