@@ -41,7 +41,7 @@ def method_options(method: str) -> dict[str, tuple[Any, ...]]:
     """The options of a method and the values each may take, the default first.
 
     >>> method_options("guidedsteer")
-    {'sampling': ('kde', 'normal'), 'centred': (False, True)}
+    {'sampling': ('joint', 'kde', 'normal'), 'basis': ('layer', 'family'), 'centred': (False, True)}
     """
     rule = filters.find(method)
     hints = typing.get_type_hints(rule)

@@ -28,7 +28,7 @@ from ..figures import COLOURS, LABELS, frame_pictures, new_figure, tidy
 from ..networks import create_seeded, find_pretrained, missing_note
 from ..scores import Array
 from ..setting import Setting
-from ..spectral import GUIDED, ONE_BASIS, judge_guided, large_layers, mean_frequency
+from ..spectral import GUIDED, JOINT, judge_guided, large_layers, mean_frequency
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -315,7 +315,7 @@ def notes(setting: Setting, guide_name: str, seeds: int) -> list[str]:
         said += missing_note(find_pretrained("MobileNetV2"), "MobileNetV2")
         said.append("The guide of the paper is a DenseNet121 trained on ImageNet.")
     noise = "GuidedSteer is guided by an untrained MobileNetV2: its filters are noise."
-    return [*said, ONE_BASIS if guide_name else noise]
+    return [*said, JOINT if guide_name else noise]
 
 
 EXPERIMENT = Experiment(
