@@ -32,7 +32,7 @@ def list_filters() -> list[str]:
     """The methods that `fix_` knows.
 
     >>> list_filters()
-    ['dct2', 'ghaar', 'guidedsteer', 'ones', 'psine', 'unchanged']
+    ['covariance', 'dct2', 'ghaar', 'guidedsteer', 'masterkeys', 'ones', 'psine', 'unchanged']
     """
     return sorted(filters)
 
