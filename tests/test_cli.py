@@ -111,7 +111,7 @@ def test_list(capsys):
     assert main(["list"]) == 0
     printed = capsys.readouterr().out
     assert all(name in printed for name in xf.list_filters())
-    assert "--option sampling=kde|normal" in printed
+    assert "--option sampling=joint|kde|normal" in printed
     assert max(map(len, printed.splitlines())) <= 80
     assert main(["list", "models", "torchvision:vgg1?"]) == 0
     assert capsys.readouterr().out.split() == xf.list_models("torchvision:vgg1?")
@@ -132,6 +132,14 @@ def test_a_guide_from_a_file(tmp_path):
         for recipe in xf.recipes(xf.load(tmp_path / "a.safetensors")).values()
     }
     assert options == {True}
+
+
+def test_the_guide_that_ships(tmp_path):
+    output = tmp_path / "a.safetensors"
+    arguments = ["unetd", "--method", "guidedsteer", "--guide", "imagenet", "-o", str(output)]
+    assert main(["fix", *arguments]) == 0
+    named = {recipe.options["guide"] for recipe in xf.recipes(xf.load(output)).values()}
+    assert named == {f"imagenet:{depth}" for depth in ("stem", "early", "middle", "late")}
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,15 @@ def test_bits_never_change(method):
     assert digest(together) == GOLDEN[method]
 
 
+def test_the_bits_of_the_guide_that_ships_never_change():
+    model = nn.ModuleDict(
+        {"a": nn.Conv2d(3, 300, 7), "b": nn.Conv2d(4, 5, 3), "c": nn.Conv2d(9, 9, 5, groups=9)}
+    )
+    xf.fix_(model.double(), "guidedsteer", guide="imagenet", seed=7)
+    together = torch.cat([layer.weight.flatten() for layer in model.values()])
+    assert digest(together) == "23f53eb2ea73752393fec41aa9f5f601"
+
+
 def test_methods_that_start_from_a_model_are_the_ones_not_regenerated():
     model = nn.Conv2d(3, 3, 3)
     for method in METHODS:
@@ -308,6 +317,14 @@ def test_tied_weights_are_fixed_once():
         (["ghaar"], {"layers": ["encodr.*"]}, ValueError, "'encodr.*'"),
         (["guidedsteer"], {"guide": nn.Conv2d(1, 1, 5)}, ValueError, "no 3x3 kernels.*it has 5x5"),
         (["guidedsteer"], {"own": 1}, ValueError, "'own'"),
+        (["guidedsteer"], {"guide": "imagnet"}, ValueError, "'imagnet': did you mean 'imagenet'"),
+        (["ghaar"], {"guide": "imagenet"}, ValueError, "'ghaar' takes no guide"),
+        (
+            ["guidedsteer"],
+            {"guide": "imagenet", "sampling": "kde"},
+            ValueError,
+            "samples jointly, not by sampling='kde'",
+        ),
     ],
 )
 def test_mistakes_are_told_and_change_nothing(arguments, options, error, message):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .filters.exact import Array, Draw
 from .filters.gain import kaiming_gain
-from .filters.guidedsteer import Guide
+from .filters.guidedsteer import Guide, shipped_guides
 from .layers import (
     Convolution,
     Track,
@@ -58,7 +58,7 @@ def fix_(
     *,
     seed: int = 0,
     layers: str | Iterable[str] | None = None,
-    guide: nn.Module | None = None,
+    guide: nn.Module | str | None = None,
     scale: KernelScale = "paper",
     mix: bool = False,
     progress: Track | None = None,
@@ -69,9 +69,10 @@ def fix_(
     Biases, 1x1 convolutions and everything else stay as they are, learnable or not. `layers` names
     the layers to fix (paths or patterns such as "layer4.*"; all by default). `scale="paper"` keeps
     the norm of the method; "fan_in" gives the activations the variance that Kaiming's
-    initialisation would, for networks without normalisation. `guide` guides "guidedsteer", by
-    default the model itself. `mix` puts a learned 1x1 behind the layers that nothing learned mixes,
-    see `mix_`. `progress` wraps the loop over layers, as `rich.progress.track` does.
+    initialisation would, for networks without normalisation. `guide` guides "guidedsteer": a
+    network, by default the model itself, or "imagenet", which ships with the package. `mix` puts a
+    learned 1x1 behind the layers that nothing learned mixes, see `mix_`. `progress` wraps the loop
+    over layers, as `rich.progress.track` does.
 
     A layer's kernels depend on the seed and on the layer's path alone. On any error the model is
     as it was.
@@ -107,8 +108,9 @@ def fix_(
             weight = rounded(kernels, gain, layer.weight.dtype)
             if not weight.isfinite().all():
                 raise ValueError(f"{method!r} gives layer {path!r} NaN or infinite kernels")
+            named = {name: source for name, source in sources[path].items() if type(source) is str}
             recipe = KernelRecipe(
-                method, seed, scale, options, path, tuple(weight.shape),
+                method, seed, scale, {**options, **named}, path, tuple(weight.shape),
                 str(weight.dtype).removeprefix("torch."), gain, digest(weight),
             )  # fmt: skip
             planned[path] = weight, recipe
@@ -120,7 +122,8 @@ def fix_(
     if unmixed:
         mix_(model, layers=unmixed)
     digests = {path: recipe.digest for path, (_, recipe) in planned.items()}
-    return Recipe(method, seed, scale, options, digests)
+    named = {"guide": guide} if isinstance(guide, str) else {}
+    return Recipe(method, seed, scale, {**options, **named}, digests)
 
 
 def unfix_(model: nn.Module, layers: str | Iterable[str] | None = None) -> None:
@@ -160,13 +163,19 @@ def _sources(
     rule: Callable[..., Array],
     chosen: dict[str, Convolution],
     model: nn.Module,
-    guide: nn.Module | None,
+    guide: nn.Module | str | None,
 ) -> dict[str, dict[str, Any]]:
-    """For each layer, what the method wants from a model: nothing, its own kernels or a guide."""
+    """For each layer, what the method wants from a model: nothing, its own kernels or a guide.
+
+    A text is a name that the recipe keeps.
+    """
     wanted = inspect.signature(rule).parameters
     if "own" in wanted:
         return {path: {"own": _as_array(layer)} for path, layer in chosen.items()}
     if "guide" in wanted:
+        if isinstance(guide, str):
+            names = shipped_guides(guide, spatial_layers(model))
+            return {path: {"guide": names[path]} for path in chosen}
         guiding = spatial_layers(model if guide is None else guide)
         require_writable_kernels(guiding)
         # All layers of the model, chosen or not: which one guides which must not depend on that.

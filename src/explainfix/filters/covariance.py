@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from ..registry import filters
-from .exact import Array, Draw, exp, ordered_sum
+from .exact import Array, Draw, exp, ordered_product, ordered_sum
 
 # The variance of the Gaussians, per weight along an axis, that comes nearest to the depthwise
 # filters of the first, middle and last third of a MobileNetV2 trained on ImageNet.
@@ -41,7 +41,7 @@ def covariance(
     kernels = draw.normal(*sides, math.prod(shape[:2]))  # kernels last: along memory
     for axis, side in enumerate(sides):
         root = cholesky(axis_covariance(side, VARIANCES[depth]))
-        kernels = np.moveaxis(_times(root, np.moveaxis(kernels, axis, 0)), 0, axis)
+        kernels = np.moveaxis(ordered_product(root, np.moveaxis(kernels, axis, 0)), 0, axis)
     return np.ascontiguousarray(np.moveaxis(kernels, -1, 0)).reshape(shape)
 
 
@@ -73,8 +73,3 @@ def cholesky(matrix: Array) -> Array:
         root[:, column] = rest[:, pivot] / np.sqrt(rest[pivot, pivot])
         rest -= root[:, column, None] * root[None, :, column]
     return root
-
-
-def _times(root: Array, rows: Array) -> Array:
-    """L times the rows, each sum from left to right."""
-    return np.stack([ordered_sum(map(np.multiply, line, rows)) for line in root])

@@ -134,3 +134,12 @@ def ordered_sum(terms: Iterable[Array]) -> Array:
     for term in iterator:
         total += term
     return total
+
+
+def ordered_product(matrix: Array, rows: Array) -> Array:
+    """matrix @ rows, each sum from left to right.
+
+    >>> ordered_product(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]])).tolist()
+    [[13.0, 16.0]]
+    """
+    return np.stack([ordered_sum(map(np.multiply, line, rows)) for line in matrix])

@@ -1,15 +1,18 @@
 """GuidedSteer: new kernels that steer like those of a guide network."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from ..registry import filters
+from ..registry import filters, unknown
 from .exact import Array, Draw
+from .imagenet import DEPTHS, depths, sample_imagenet
+
+SHIPPED = ("imagenet",)
 
 
 @dataclass(frozen=True)
@@ -98,12 +101,23 @@ class Guide:
         return LayerGuide(family if partner is None else self.layers[partner], family)
 
 
+def shipped_guides(name: str, paths: Iterable[str]) -> dict[str, str]:
+    """What guides each spatial layer of a network when a guide that ships does.
+
+    >>> shipped_guides("imagenet", ["conv1", "conv2"])
+    {'conv1': 'imagenet:stem', 'conv2': 'imagenet:middle'}
+    """
+    if name not in SHIPPED:
+        raise unknown("guide", name, SHIPPED)
+    return {path: f"{name}:{depth}" for path, depth in depths(paths).items()}
+
+
 @filters.register("guidedsteer")
 def guidedsteer(
     shape: tuple[int, ...],
     draw: Draw,
     *,
-    guide: LayerGuide,
+    guide: LayerGuide | str,
     sampling: Literal["joint", "kde", "normal"] = "joint",
     basis: Literal["layer", "family"] = "layer",
     centred: bool = False,
@@ -124,11 +138,23 @@ def guidedsteer(
     the paper has it, B is one for all guide kernels of the shape, and where a layer's columns
     depend on each other, its spectrum moves.
 
+    `guide` may be the one that ships, as "imagenet:DEPTH" (see `imagenet`): normal kernels of its
+    mean and covariance, jointly, which the recipe gives back.
+
     >>> kernels = np.random.default_rng(0).normal(size=(8, 4, 3, 3))
     >>> guide = Guide({"conv": kernels}, guided={"conv": (3, 3)})
     >>> guidedsteer((16, 8, 3, 3), Draw(0, "conv"), guide=guide.layer("conv")).shape
     (16, 8, 3, 3)
     """
+    if isinstance(guide, str):
+        if sampling != "joint":
+            raise ValueError(f"a guide that ships samples jointly, not by sampling={sampling!r}")
+        name, _, depth = guide.partition(":")
+        if name not in SHIPPED or depth not in DEPTHS:
+            raise unknown(
+                "guide", guide, [f"{name}:{depth}" for name in SHIPPED for depth in DEPTHS]
+            )
+        return sample_imagenet(shape, draw, depth)
     count = math.prod(shape[:2])
     random = np.random.Generator(draw.bits)
     if sampling == "joint":

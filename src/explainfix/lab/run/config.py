@@ -56,7 +56,8 @@ class RunConfig:
     fix_scale
         Norm of the kernels: the method's own, or Kaiming's for networks without BatchNorm.
     fix_guide
-        What guides guidedsteer: a saved file, or the name of a pretrained model.
+        What guides guidedsteer: a saved file, the name of a pretrained model, or 'imagenet', which
+        ships with explainfix.
     fix_layers
         Only these layers: paths or patterns such as 'layer4.*'.
     fix_options
