@@ -3,8 +3,8 @@
 python tools/make_guide.py WEIGHTS
 
 WEIGHTS is the folder with the two trunks, trained on ImageNet (MIT and BSD licence). For every kind
-of layer, depth and kernel shape they have: the mean of the kernels and the lower triangle of a root
-of their covariance. Each layer counts the same, with its mean squared norm scaled to one.
+of layer, depth and kernel shape they have: the lower triangle of a root of the kernels' second
+moments. Each layer counts the same, with its mean squared norm scaled to one.
 """
 
 import sys
@@ -38,19 +38,17 @@ def statistics(folder):
             shape = "x".join(map(str, layers[path].kernel_size))
             rows = layers[path].weight.detach().double().flatten(2).flatten(0, 1).numpy()
             rows = rows / np.sqrt((rows**2).sum(1).mean())
-            moments[f"{kind}.{depth}.{shape}"].append((rows.mean(0), rows.T @ rows / len(rows)))
-    return {name: packed(*map(np.mean, zip(*found, strict=True), (0, 0)))
-            for name, found in sorted(moments.items())}  # fmt: skip
+            moments[f"{kind}.{depth}.{shape}"].append(rows.T @ rows / len(rows))
+    return {name: packed(np.mean(found, axis=0)) for name, found in sorted(moments.items())}
 
 
-def packed(mean, square):
-    """The mean and the lower triangle of a root of the covariance, in half precision.
+def packed(moments):
+    """The lower triangle of a root, row by row, in half precision.
 
-    >>> packed(np.array([1.0, 0.0]), np.array([[5.0, 2.0], [2.0, 10.0]])).tolist()
-    [1.0, 0.0, 2.0, 1.0, 3.0]
+    >>> packed(np.array([[4.0, 2.0], [2.0, 10.0]])).tolist()
+    [2.0, 1.0, 3.0]
     """
-    root = np.linalg.cholesky(square - np.outer(mean, mean))
-    return np.concatenate([mean, root[np.tril_indices(len(mean))]]).astype(np.float16)
+    return np.linalg.cholesky(moments)[np.tril_indices(len(moments))].astype(np.float16)
 
 
 if __name__ == "__main__":

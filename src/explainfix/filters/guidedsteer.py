@@ -139,7 +139,7 @@ def guidedsteer(
     depend on each other, its spectrum moves.
 
     `guide` may be the one that ships, as "imagenet:DEPTH" (see `imagenet`): normal kernels of its
-    mean and covariance, jointly, which the recipe gives back.
+    second moments, jointly, which the recipe gives back.
 
     >>> kernels = np.random.default_rng(0).normal(size=(8, 4, 3, 3))
     >>> guide = Guide({"conv": kernels}, guided={"conv": (3, 3)})

@@ -1,8 +1,12 @@
 """The guide that ships with the package: how filters trained on ImageNet vary, by shape and depth.
 
-`imagenet.safetensors` beside this file has the mean and a root of the covariance of the filters of
+`imagenet.safetensors` beside this file has a root of the second moments E[ffᵀ] of the filters of
 MobileNetV2 and AlexNet, each layer counting the same and scaled to a mean squared norm of one;
 `tools/make_guide.py` made it. Recipes depend on its numbers: they must never change.
+
+Second moments are all that a spectrum depends on. Kernels have no mean here: one that all inputs of
+a dense layer share adds up, is negative in trained layers, and without their biases every ReLU
+behind them would end at zero.
 """
 
 import math
@@ -35,7 +39,7 @@ def depths(paths: Iterable[str]) -> dict[str, str]:
 
 
 def sample_imagenet(shape: tuple[int, ...], draw: Draw, depth: str) -> Array:
-    """Normal kernels with the mean and covariance of the filters at that depth.
+    """Normal kernels of zero mean, with the second moments of the filters at that depth.
 
     >>> kernels = sample_imagenet((64, 32, 3, 3), Draw(0, "a"), "middle")
     >>> bool(abs((kernels**2).sum((2, 3)).mean() - 1) < 0.1)
@@ -43,20 +47,19 @@ def sample_imagenet(shape: tuple[int, ...], draw: Draw, depth: str) -> Array:
     """
     # A stem with one input channel sees an image, not what a depthwise layer sees.
     kind: Kind = "depthwise" if shape[1] == 1 and depth != "stem" else "dense"
-    mean, root = distribution(kind, depth, shape[2:])
+    root = moment_root(kind, depth, shape[2:])
     kernels = ordered_product(root, draw.normal(root.shape[1], math.prod(shape[:2])))
-    kernels += mean[:, None]
     return np.ascontiguousarray(kernels.T).reshape(shape)
 
 
 @cache
-def distribution(kind: Kind, depth: str, sides: tuple[int, ...]) -> tuple[Array, Array]:
-    """The mean `(m,)` and a root R of the covariance RRᵀ, `(m, n)`, for kernels of any two sides.
+def moment_root(kind: Kind, depth: str, sides: tuple[int, ...]) -> Array:
+    """R with RRᵀ the second moments, trace one, `(m, n)`, for kernels of any two sides.
 
     Kernels of another size are those of the nearest, drawn larger or smaller by the fourth root
     of the ratio, and zero beyond: trained filters hardly grow with the kernels they lie in.
     """
-    known = _statistics()
+    known = _stored()
     if len(sides) != 2 or min(sides) < 2:
         shapes = sorted({"x".join(map(str, key[2])) for key in known})
         raise ValueError(
@@ -71,14 +74,12 @@ def distribution(kind: Kind, depth: str, sides: tuple[int, ...]) -> tuple[Array,
         return key[0] != kind, other_end, max(ratio, 1 / ratio), apart
 
     nearest = min(sorted(known), key=distance)
-    mean, root = known[nearest]
+    root = known[nearest]
     if nearest[2] != sides:
         resampling: Array = np.asarray(np.kron(*map(_resampling, nearest[2], sides)), np.float64)
-        mean = ordered_product(resampling, mean[:, None])[:, 0]
         root = ordered_product(resampling, root)
-    entries = np.concatenate([mean, root.ravel()])
-    size = np.sqrt(ordered_sum(entries * entries))
-    return mean / size, root / size
+    entries = root.ravel()
+    return root / np.sqrt(ordered_sum(entries * entries))
 
 
 def _resampling(old: int, new: int) -> Array:
@@ -89,14 +90,13 @@ def _resampling(old: int, new: int) -> Array:
 
 
 @cache
-def _statistics() -> dict[tuple[str, str, tuple[int, int]], tuple[Array, Array]]:
-    """Mean and root by kind, depth and sides, as they are stored."""
+def _stored() -> dict[tuple[str, str, tuple[int, int]], Array]:
+    """The roots by kind, depth and sides, of which the file has the lower triangles."""
     found = {}
-    for name, packed in load_file(FILE).items():
+    for name, triangle in load_file(FILE).items():
         kind, depth, shape = name.split(".")
         height, width = map(int, shape.split("x"))
-        mean, triangle = np.split(packed.astype(np.float64), [height * width])
         root = np.zeros((height * width, height * width))
         root[np.tril_indices(height * width)] = triangle
-        found[kind, depth, (height, width)] = mean, root
+        found[kind, depth, (height, width)] = root
     return found
