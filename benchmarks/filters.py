@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
+from scipy.special import ive
 
 import explainfix as xf
 
@@ -65,10 +66,33 @@ def loop_psine(shape, _):
     return kernel / np.linalg.norm(kernel)
 
 
+def loop_covariance(shape, _):
+    roots = []
+    for size in shape:
+        x = np.arange(size) - (size - 1) / 2
+        squares = x[:, None] ** 2 + x**2 + (x[:, None] - x) ** 2
+        roots.append(np.linalg.cholesky(np.exp(-squares / (0.6 * size))))
+    return roots[0] @ random.standard_normal(shape) @ roots[1].T
+
+
+def loop_masterkeys(shape, _):
+    lines = []
+    for size in shape:
+        gaussian = ive(np.abs(np.arange(size + 2) - (size + 1) / 2), 0.75)
+        first, second = np.convolve(gaussian, [0.5, 0, -0.5]), np.convolve(gaussian, [1, -2, 1])
+        lines.append((gaussian[1:-1], first[2:-2], second[2:-2]))
+    orders = [(0, 0), (0, 1), (1, 0), (0, 2), (2, 0), (1, 1)]
+    kernels = [np.outer(lines[0][i], lines[1][j]) for i, j in orders]
+    kernels += [kernels[3] + kernels[4], kernels[0] - (kernels[3] + kernels[4]) / 2]
+    kernel = kernels[random.integers(len(kernels))] * random.choice([-1, 1])
+    return kernel / np.linalg.norm(kernel)
+
+
 def loop_guidedsteer(shape, guide):
-    columns, basis, width = guide
-    picked = columns[random.integers(len(columns), size=len(width)), np.arange(len(width))]
-    return ((picked + width * random.standard_normal(len(width))) @ basis).reshape(shape)
+    rows, mean, root, bandwidth = guide
+    noise = bandwidth * random.standard_normal(len(mean)) @ root
+    kernel = rows[random.integers(len(rows))] - mean + noise
+    return (mean + kernel / np.sqrt(1 + bandwidth**2)).reshape(shape)
 
 
 def loop_unchanged(shape, guide):
@@ -83,9 +107,10 @@ def loop_seconds(method, layers):
     total = 0.0
     for layer in layers.values():
         rows = layer.weight.detach().double().flatten(2).flatten(0, 1).numpy()
-        basis = np.linalg.svd(rows.T @ rows)[2]
-        columns = rows @ basis.T
-        guide = columns, basis, columns.std(axis=0) * len(rows) ** -0.2
+        mean = rows.mean(axis=0)
+        values, axes = np.linalg.eigh(np.cov(rows.T, bias=True))
+        root = np.sqrt(np.maximum(values, 0))[:, None] * axes.T
+        guide = rows, mean, root, len(rows) ** (-1 / (len(mean) + 4)) / 4
         count = min(SAMPLE, len(rows))
         started = time.process_time()
         for _ in range(count):

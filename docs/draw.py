@@ -28,6 +28,8 @@ TITLES = {
     "ghaar": "GHaar",
     "psine": "Psine",
     "guidedsteer": "GuidedSteer",
+    "covariance": "Covariance",
+    "masterkeys": "Masterkeys",
 }
 
 

@@ -38,6 +38,7 @@ decoder.3.before.3     3x3       18         162  0.14%
 decoder.3.after.3      3x3       18         162  0.14%
 
 unetd: 116,695 parameters, 12,744 (10.9%) in 16 spatial layers, 0 fixed
+With all of them fixed, 103,951 (89.1%) would be left to learn.
 """
 
 
@@ -61,7 +62,7 @@ def test_fix_then_info_then_load(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[:2] == [
         "Fixed 1 of 16 spatial layers by psine, seed 3.",
-        "Spatial: 12,744 of 116,698 parameters (10.9%).",
+        "Left to learn: 116,536 of 116,698 parameters (99.9%).",
     ]
     model = xf.load(file)
     xf.check_fixed(model)
@@ -79,7 +80,7 @@ def test_what_to_do_before_a_fixed_model_runs(tmp_path, capsys):
     assert said in capsys.readouterr().out
     for more in (["ghaar", "--scale", "fan_in"], ["unchanged"]):
         assert main([*words, "--method", *more]) == 0
-        assert "Note" not in capsys.readouterr().out
+        assert "eval mode" not in capsys.readouterr().out
     assert main(["fix", "torchvision:vgg11", *words[2:], "--method", "ghaar", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["warning"].startswith("the model has no normalisa")
 
@@ -111,7 +112,7 @@ def test_list(capsys):
     assert main(["list"]) == 0
     printed = capsys.readouterr().out
     assert all(name in printed for name in xf.list_filters())
-    assert "--option sampling=kde|normal" in printed
+    assert "--option sampling=joint|kde|normal" in printed
     assert max(map(len, printed.splitlines())) <= 80
     assert main(["list", "models", "torchvision:vgg1?"]) == 0
     assert capsys.readouterr().out.split() == xf.list_models("torchvision:vgg1?")
@@ -132,6 +133,14 @@ def test_a_guide_from_a_file(tmp_path):
         for recipe in xf.recipes(xf.load(tmp_path / "a.safetensors")).values()
     }
     assert options == {True}
+
+
+def test_the_guide_that_ships(tmp_path):
+    output = tmp_path / "a.safetensors"
+    arguments = ["unetd", "--method", "guidedsteer", "--guide", "imagenet", "-o", str(output)]
+    assert main(["fix", *arguments]) == 0
+    named = {recipe.options["guide"] for recipe in xf.recipes(xf.load(output)).values()}
+    assert named == {f"imagenet:{depth}" for depth in ("stem", "early", "middle", "late")}
 
 
 @pytest.mark.parametrize(
@@ -274,7 +283,7 @@ class TestExplain:
             ("explain unetd --data data.npz --batch-size 0", "at least 1"),
             ("explain unetd --data data.npz --in-channels 1", "does not run on a batch of shape"),
             ("explain unetd --basis fourier", "fourier"),
-            ("explain unetd --basis haar", "no orthonormal Haar basis for 3x3"),
+            ("explain unetd --basis har", 'Did you mean "haar"'),
             ("compare unetd missing.safetensors", "'missing.safetensors': No such file"),
             ("compare unetd unetd -o out.png", "'out.png' must end in one of .html, .csv"),
         ],

@@ -55,8 +55,19 @@ def test_steer_then_merge(capsys):
 
 
 def test_steer_weighted_by_data_as_json(capsys):
-    data = ["--data", "xray-like", "--data-option", "size=32", "--data-option", "count=8"]
-    arguments = ["steer", RESNET, "--in-channels", "1", "--num-classes", "5", "--energy", "0.5", *data, "--json"]
+    data = ["--data", "xray-like", "--data-option", "size=32", "--data-option", "count=64"]
+    arguments = [
+        "steer",
+        RESNET,
+        "--in-channels",
+        "1",
+        "--num-classes",
+        "5",
+        "--energy",
+        "0.5",
+        *data,
+        "--json",
+    ]
     assert main([*arguments, "-o", "a.safetensors"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert len(told["layers"]) == 17

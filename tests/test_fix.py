@@ -124,8 +124,10 @@ def test_every_option_works_and_is_remembered(method, options):
 
 # Kernels must be the same for ever, on every machine, or the recipes in files are worth nothing.
 GOLDEN = {
+    "covariance": "7c248a7cc7d5eb9ea5075c5b1ba25045",
     "dct2": "1a95124055489b71b19e197d5d9c9e29",
     "ghaar": "978cd16e5ba6cfc1db10bf974c7cdfe8",
+    "masterkeys": "c51611c533772c76685836e91ae2200b",
     "ones": "1c96ee5ca754d75ca1d794bf0d8d787f",
     "psine": "997adc63bcb5c0c0921584075dabed91",
 }
@@ -137,6 +139,15 @@ def test_bits_never_change(method):
     xf.fix_(model.double(), method, seed=7)
     together = torch.cat([layer.weight.flatten() for layer in model.values()])
     assert digest(together) == GOLDEN[method]
+
+
+def test_the_bits_of_the_guide_that_ships_never_change():
+    model = nn.ModuleDict(
+        {"a": nn.Conv2d(3, 300, 7), "b": nn.Conv2d(4, 5, 3), "c": nn.Conv2d(9, 9, 5, groups=9)}
+    )
+    xf.fix_(model.double(), "guidedsteer", guide="imagenet", seed=7)
+    together = torch.cat([layer.weight.flatten() for layer in model.values()])
+    assert digest(together) == "c9522d863a0ae138119b0749b23bc744"
 
 
 def test_methods_that_start_from_a_model_are_the_ones_not_regenerated():
@@ -306,6 +317,14 @@ def test_tied_weights_are_fixed_once():
         (["ghaar"], {"layers": ["encodr.*"]}, ValueError, "'encodr.*'"),
         (["guidedsteer"], {"guide": nn.Conv2d(1, 1, 5)}, ValueError, "no 3x3 kernels.*it has 5x5"),
         (["guidedsteer"], {"own": 1}, ValueError, "'own'"),
+        (["guidedsteer"], {"guide": "imagnet"}, ValueError, "'imagnet': did you mean 'imagenet'"),
+        (["ghaar"], {"guide": "imagenet"}, ValueError, "'ghaar' takes no guide"),
+        (
+            ["guidedsteer"],
+            {"guide": "imagenet", "sampling": "kde"},
+            ValueError,
+            "samples jointly, not by sampling='kde'",
+        ),
     ],
 )
 def test_mistakes_are_told_and_change_nothing(arguments, options, error, message):

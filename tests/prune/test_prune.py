@@ -366,7 +366,7 @@ class TestFillZero:
         after = model[0].weight.detach()
         assert (after != 0).all()
         assert torch.equal(after[before != 0], before[before != 0])
-        bound = (6 / (64 * 9)) ** 0.5
+        bound = (64 * 9) ** -0.5
         assert after[:32].abs().max() <= bound
         assert after[:32].std().item() == pytest.approx(bound / 3**0.5, rel=0.02)
         kernels = before[32:].flatten(2)

@@ -58,7 +58,7 @@ def open_model(model: str, build: Build) -> nn.Module:
     return open_network(model, **asdict(build), progress=REGENERATING)
 
 
-def open_guide(guide: str) -> nn.Module:
+def open_guide(guide: str) -> nn.Module | str:
     """The same for a guide: without weights of its own it has pretrained ones."""
     return zoo_open_guide(guide, progress=REGENERATING)
 

@@ -38,8 +38,8 @@ class Rule:
     scale
         Norm of the kernels: the method's own, or Kaiming's for networks without BatchNorm.
     guide
-        What guides guidedsteer, by default the model itself: a saved file, or the name of a
-        model with pretrained weights.
+        What guides guidedsteer, by default the model itself: a saved file, the name of a model
+        with pretrained weights, or 'imagenet', which ships with explainfix.
     layers
         Only these layers: a path or a pattern such as 'layer4.*'; may be repeated.
     option

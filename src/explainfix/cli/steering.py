@@ -16,7 +16,7 @@ from ..store import save
 from .app import OUTPUT, Build, Force, Json, Model, app, open_guide, open_model
 from .fixing import Rule, read_options
 from .inputs import Data, measure_saliency
-from .printing import check_output, new_table, print_json, track_progress
+from .printing import check_output, new_table, print_json
 
 
 @Parameter(name="*")
@@ -85,7 +85,6 @@ def steer(
         saliency=measure_saliency(network, data) if data.data else None,
         layers=rule.layers,
         seed=rule.seed,
-        progress=lambda paths: track_progress(paths, f"Steering by {method}"),
         **options,
     )
     save(network, output, overwrite=force)

@@ -27,10 +27,10 @@ GUIDED = (
     f"the guide's. Agrees if the largest is below {MOVED:.0%}, disagrees if the median is above, "
     "else undecided."
 )
-ONE_BASIS = (
-    "GuidedSteer has one basis for all layers of a kernel shape and draws its coefficients "
-    "independently, as the paper's algorithm says: where a layer's coefficients depend on each "
-    "other, its spectrum moves."
+JOINT = (
+    "GuidedSteer samples whole kernels of its guide's layer. The paper's algorithm has one basis "
+    "for all layers of a kernel shape and draws coefficients independently: where a layer's "
+    "coefficients depend on each other, its spectrum moves."
 )
 
 

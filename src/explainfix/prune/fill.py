@@ -12,20 +12,23 @@ from ..filters.exact import Draw
 from ..layers import Convolution, kernels_by_output, require_writable_kernels, spatial_layers
 from ..recipe import recipes_follow
 
+_CLOSE_TO_ZERO = 1e-8  # what torch.isclose allows beside zero
+
 
 def fill_zero_(model: nn.Module, *, seed: int = 0) -> dict[str, int]:
     """Fill zero weights of spatial layers: FillZero.
 
-    A kernel of zeros gets Kaiming uniform values; single zeros in other kernels get normal ones
-    with the mean and variance of their kernel. Gives the number of weights filled per layer.
-    Fixed layers stay fixed, as they are then.
+    A kernel of zeros gets uniform values of PyTorch's default bound, 1/√fan_in; single zeros
+    in other kernels get normal ones with the mean and variance of their kernel. Weights of at most
+    1e-8 count as zero. Both are as in the code of the paper's results. Gives the number of weights
+    filled per layer. Fixed layers stay fixed, as they are then.
     """
     layers = spatial_layers(model)
     require_writable_kernels(layers)
     filled: dict[str, int] = {}
     with torch.no_grad(), recipes_follow(model):
         for path, layer in layers.items():
-            zero = layer.weight == 0
+            zero = layer.weight.abs() <= _CLOSE_TO_ZERO
             if bool(zero.any()):
                 values = _values(layer, zero, Draw(seed, f"fill:{path}"))
                 layer.weight.masked_scatter_(zero, values.to(layer.weight))
@@ -38,7 +41,7 @@ def _values(layer: Convolution, zero: Tensor, draw: Draw) -> Tensor:
     where = zero.flatten(2).flatten(0, 1).cpu()
     empty = where.all(1, keepdim=True)
     inside = where & ~empty
-    bound = math.sqrt(6 / _fan_in(layer))
+    bound = 1 / math.sqrt(_fan_in(layer))  # √(6/fan_in) is louder than the kernels that were kept
     uniform = draw.uniform_at(empty.expand_as(where).numpy(), -bound, bound)
     if not bool(inside.any()):
         return torch.from_numpy(uniform)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class SteerReport:
 
     def table(self) -> pd.DataFrame:
         """A row for every layer."""
+        import pandas as pd
+
         rows = self.as_dict()["layers"]
         return pd.DataFrame(list(rows.values()), index=pd.Index(rows, name="layer"))
 

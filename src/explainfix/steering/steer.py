@@ -19,7 +19,6 @@ from ..filters.exact import Draw
 from ..fix import fix_
 from ..layers import (
     Convolution,
-    Track,
     attributes_as_found,
     kernel_grid,
     require_writable_kernels,
@@ -47,7 +46,6 @@ def steer_(
     seed: int = 0,
     order: Order = "mean",
     start: Start = "fitted",
-    progress: Track | None = None,
     **options: Any,
 ) -> SteerReport:
     """Turn dense convolutions into fixed filters, so many a channel, and a learned 1x1.
@@ -69,10 +67,7 @@ def steer_(
     model is as it was. `merge_` goes back.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3))
-    >>> x = torch.randn(1, 3, 16, 16)
-    >>> before = model(x)
-    >>> report = steer_(model)
-    >>> torch.allclose(model(x), before, atol=1e-5)
+    >>> steer_(model).share_lost < 1e-12
     True
     >>> model[0]
     Steered(
@@ -81,46 +76,33 @@ def steer_(
     )
     """
     drawn = _check(method, filters, energy, order, start, options)
-    seed = operator.index(seed)
     chosen, left = _choose(model, layers)
     if saliency is not None:
         check_saliency(saliency, spatial_layers(model))
     before = {path: _kernels(layer) for path, layer in chosen.items()}
-    if drawn:
-        counts = dict.fromkeys(chosen, filters or 1)
-        banks: dict[str, Tensor] = {}
-        if "guide" in inspect.signature(methods[method]).parameters:
-            options.setdefault("guide", copy.deepcopy(model))
-    else:
-        banks = {}
-        for path in progress(chosen) if progress else chosen:
-            counted = _weights(path, chosen[path], saliency)
-            kernel = tuple(chosen[path].kernel_size)
-            bank = choose_bank(method, before[path], kernel, counted, order, filters, energy)
-            banks[path] = bank
-        counts = {path: bank.shape[2] for path, bank in banks.items()}
+    banks: dict[str, Tensor] = {}
+    for path, layer in chosen.items() if not drawn else ():
+        counted = _weights(path, layer, saliency)
+        kernel = tuple(layer.kernel_size)
+        banks[path] = choose_bank(method, before[path], kernel, counted, order, filters, energy)
+    if drawn and "guide" in inspect.signature(methods[method]).parameters:
+        options.setdefault("guide", copy.deepcopy(model))
 
-    change = Split(steered=counts)
+    change = Split({p: banks[p].shape[2] if p in banks else filters or 1 for p in chosen})
     with attributes_as_found(model, on_error_only=True):
         change.again_(model)
         new = {path: cast("Steered", model.get_submodule(path)) for path in chosen}
-        if drawn:
-            banks = _draw(model, method, new, seed, progress, options)
-        else:
-            for path, layer in new.items():
-                _fix_bank(method, path, layer, banks[path])
+        for path, bank in banks.items():
+            _fix_bank(method, path, new[path], bank)
+        banks = banks or _draw(model, method, new, seed, options)
         report = {}
-        for path, layer in new.items():
-            if start == "fresh":
-                steers = _fresh(path, layer, seed)
-            else:
-                steers = fitted_weights(before[path], banks[path])
+        for path, steered in new.items():
+            fresh = _fresh(path, steered, seed) if start == "fresh" else None
+            weights = fitted_weights(before[path], banks[path]) if fresh is None else fresh
             with torch.no_grad():
-                layer.steering.weight.copy_(
-                    steers.flatten(0, 1).reshape(layer.steering.weight.shape)
-                )
-            lost = before[path] - kernels_of(steers, banks[path])
-            report[path] = _described(chosen[path], layer, before[path], lost)
+                steered.steering.weight.copy_(weights.reshape(steered.steering.weight.shape))
+            lost = before[path] - kernels_of(weights, banks[path])
+            report[path] = _described(chosen[path], steered, before[path], lost)
         remember(model, change)
     return SteerReport(method, report, left)
 
@@ -222,7 +204,6 @@ def _draw(
     method: str,
     new: Mapping[str, Steered],
     seed: int,
-    progress: Track | None,
     options: Mapping[str, Any],
 ) -> dict[str, Tensor]:
     """Let `fix_` set the spatial parts; the filters of each."""
@@ -232,7 +213,7 @@ def _draw(
         with torch.no_grad():
             layer.spatial.weight.copy_(drawn)
     names = [f"{path}.spatial" for path in new]
-    fix_(model, method, seed=seed, layers=names, progress=progress, **options)
+    fix_(model, method, seed=seed, layers=names, **options)
     banks = {}
     for path, layer in new.items():
         weight = layer.spatial.weight.detach().cpu().double()

@@ -99,7 +99,8 @@ def load(
         for name in progress(missing) if progress else missing:
             try:
                 given[name] = regenerate(missing[name])
-            except TypeError as error:  # an option that the method does not have
+            # An option that the method does not have, or a value that the option does not.
+            except (AttributeError, KeyError, TypeError) as error:
                 raise damaged(path, error) from error
         given |= {name: given[first] for name, first in aliases.items()}
         if model is None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from torch import nn
 
+from ..filters.guidedsteer import SHIPPED
 from ..layers import Track
 from ..store import load
 from .create import create_model
@@ -34,8 +35,16 @@ def open_network(
     return load(name, progress=progress)
 
 
-def open_guide(text: str, *, progress: Track | None = None) -> nn.Module:
-    """The same for a guide: without weights of its own a model has pretrained ones."""
+def open_guide(text: str, *, progress: Track | None = None) -> nn.Module | str:
+    """The same for a guide: without weights of its own a model has pretrained ones.
+
+    A guide that ships with the package is its name.
+
+    >>> open_guide("imagenet")
+    'imagenet'
+    """
+    if text in SHIPPED:
+        return text
     has_weights = is_saved(text) or split_weights(text)[1] is not None
     return open_network(text, weights=None if has_weights else "pretrained", progress=progress)
 

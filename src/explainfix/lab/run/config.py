@@ -24,6 +24,9 @@ DEFAULT_LR: dict[Task, float] = {"segmentation": 0.008, "multilabel": 1e-4, "mul
 FORMAT = 2  # what the options of a run mean: to be raised if the same options give another run
 # Options that came later, as they are in a run without them: names of earlier runs stay.
 LATER = {"mix": False, "steer": False, "steer_filters": None, "steer_energy": None}
+# Rules whose filters are others than formerly with the same options: earlier runs of them are not
+# found. "fill" is what a pruned start is filled with.
+RENEWED = {"psine": 2, "guidedsteer": 2, "fill": 2}
 HARMLESS = ("workers", "checkpoint_seconds", "tensorboard", "frugal")  # no result depends on these
 
 
@@ -56,7 +59,8 @@ class RunConfig:
     fix_scale
         Norm of the kernels: the method's own, or Kaiming's for networks without BatchNorm.
     fix_guide
-        What guides guidedsteer: a saved file, or the name of a pretrained model.
+        What guides guidedsteer: a saved file, the name of a pretrained model, or 'imagenet', which
+        ships with explainfix.
     fix_layers
         Only these layers: paths or patterns such as 'layer4.*'.
     fix_options
@@ -220,6 +224,8 @@ class RunConfig:
         return {k: v for k, v in dataclasses.asdict(self).items() if k not in HARMLESS}
 
     def _named(self, content: list[Any]) -> str:
+        used = [self.fix, "fill" if self.prune else None]
+        content += [[rule, RENEWED[rule]] for rule in used if rule in RENEWED]
         files = [_fingerprint(text) for text in (self.model, self.weights, self.fix_guide) if text]
         text = json.dumps([*content, files], sort_keys=True)
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

@@ -27,7 +27,7 @@ from ..figures import COLOURS, LABELS, Figure, frame_pictures, new_figure, tidy
 from ..networks import create_seeded, find_pretrained, missing_note
 from ..scores import Array
 from ..setting import Setting
-from ..spectral import GUIDED, ONE_BASIS, judge_guided, large_layers, mean_frequency
+from ..spectral import GUIDED, JOINT, judge_guided, large_layers, mean_frequency
 
 Shares = Mapping[tuple[str, int], Array]  # of energy, by method and size: `(seeds, size²)`
 
@@ -309,7 +309,7 @@ def notes(setting: Setting, guide_name: str, seeds: int) -> list[str]:
         said += missing_note(find_pretrained("MobileNetV2"), "MobileNetV2")
         said.append("The guide of the paper is a DenseNet121 trained on ImageNet.")
     noise = "GuidedSteer is guided by an untrained MobileNetV2: its filters are noise."
-    return [*said, ONE_BASIS if guide_name else noise]
+    return [*said, JOINT if guide_name else noise]
 
 
 EXPERIMENT = Experiment(

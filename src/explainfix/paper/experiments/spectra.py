@@ -21,7 +21,7 @@ from ..setting import Setting
 from ..spectral import (
     ENOUGH,
     GUIDED,
-    ONE_BASIS,
+    JOINT,
     Case,
     Key,
     judge_guided,
@@ -269,7 +269,7 @@ def notes(setting: Setting) -> list[str]:
         "Weights are those best on validation; saliency is over the first test images.",
         "U-NetD on microscopy is shown beside the networks on x-rays. Its spatial layers are "
         "listed encoder first, decoder after.",
-        ONE_BASIS,
+        JOINT,
     ]
     if setting.scale == "smoke":
         said.append("Drawn images and a training of seconds: the spectra are mostly chance.")
