@@ -3,11 +3,16 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from torch import nn
 
 collect_ignore = ["foreign", "foreign.py"]  # a program with packages of its own, not tests
+
+# How long an example takes says how busy the machine is, not whether a law holds.
+hypothesis.settings.register_profile("without a clock", deadline=None)
+hypothesis.settings.load_profile("without a clock")
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)  # the workers share the cores: more threads wait for each other

@@ -253,3 +253,18 @@ def test_networks(name, size, free, tmp_path):
     model = xf.create_model(name)
     report = export_onnx(model, tmp_path / "a.onnx", example_input(model, [size]))
     assert report.inputs["input"][0::2] == ("batch", "height" if free else size)
+
+
+@pytest.mark.parametrize("form", ["mixed", "steered", "merged"])
+def test_a_mixed_or_steered_network_is_exported(form, tmp_path):
+    model, inputs = network(), torch.randn(2, 3, 16, 16)
+    if form == "mixed":
+        xf.fix_(model, "ghaar", mix=True)
+    else:
+        xf.steer_(model, filters=3)
+    if form == "merged":
+        xf.merge_(model)
+    report = export_onnx(model, tmp_path / "a.onnx", inputs)
+    assert report.difference < 1e-4
+    (ours,) = run(tmp_path / "a.onnx", inputs)
+    np.testing.assert_allclose(ours, model.eval()(inputs).detach(), atol=1e-4)
