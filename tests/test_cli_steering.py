@@ -81,6 +81,7 @@ def test_steer_weighted_by_data_as_json(capsys):
         (["steer", RESNET, "--energy", "2", "-o", "a.safetensors"], "at most 1, not 2.0"),
         (["steer", RESNET, "-o", "a.pth"], "must end in .safetensors"),
         (["steer", RESNET, "--method", "dct", "-o", "a.safetensors"], "did you mean 'dct2'"),
+        (["steer", RESNET, "--guide", "imagenet", "-o", "a.safetensors"], "option 'guide'"),
         (["merge", RESNET, "-o", "a.safetensors"], "nothing to merge"),
         (["train", "--mix"], "mix needs fix"),
         (["train", "--fix", "pca"], "unknown filter method 'pca'"),

@@ -296,6 +296,30 @@ class TestBadFiles:
         assert all(a is b for a, b in zip(parameters, target.parameters(), strict=True))
         assert vars(target).keys() == vars(before).keys()
 
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            [{"steered": {"nowhere": 2}}],
+            [{"steered": {"0": 0}}],
+            [{"steered": {"0": -2}}],
+            [{"steered": {"0": 10**30}}],
+            [{"steered": {"1": 2}}],
+            [{"mixed": [""]}],
+            [{"merged": ["0"]}],
+        ],
+    )
+    def test_damaged_splits_leave_the_model_as_it_was(self, tmp_path, changes):
+        model, target = (nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()) for _ in range(2))
+        xf.steer_(model, filters=2)
+        xf.save(model, tmp_path / "m.safetensors")
+        edit_header(tmp_path / "m.safetensors", lambda h: h.update(changes=changes))
+        before, modules = copy.deepcopy(target), list(target.modules())
+        with pytest.raises(ValueError, match=r"header .*damaged") as raised:
+            xf.load(tmp_path / "m.safetensors", target)
+        assert "\n" not in str(raised.value)
+        assert same_state(before, target)
+        assert list(target.modules()) == modules
+
     def test_a_file_does_not_choose_code_to_run(self, file, tmp_path):
         code = tmp_path / "evil.py"
         code.write_text("raise SystemExit('was run')\n")

@@ -21,7 +21,8 @@ from .layers import (
     select_layers,
     spatial_layers,
 )
-from .mixing.mix import mix_, unmixed_layers
+from .mixing.mix import layers_to_mix, mix_
+from .mixing.steered import path_as_one
 from .recipe import FROM_MODELS, KernelRecipe, Recipe, digest, mark_fixed, recipe_of, rounded
 from .registry import filters, unknown
 
@@ -92,7 +93,7 @@ def fix_(
 
     chosen = select_layers(model, layers)
     require_writable_kernels(chosen)
-    unmixed = unmixed_layers(model, suppose_fixed=chosen) if mix else []
+    unmixed = layers_to_mix(model, suppose_fixed=chosen) if mix else []
     planned: dict[str, tuple[Tensor, KernelRecipe]] = {}
     # One BLAS thread: the bits must not depend on how many there are.
     with threadpool_limits(limits=1, user_api="blas"):
@@ -172,12 +173,18 @@ def _sources(
         if isinstance(guide, str):
             names = shipped_guides(guide, spatial_layers(model))
             return {path: {"guide": names[path]} for path in chosen}
-        guiding = spatial_layers(model if guide is None else guide)
+        source = model if guide is None else guide
+        guiding = spatial_layers(source)
         require_writable_kernels(guiding)
         # All layers of the model, chosen or not: which one guides which must not depend on that.
-        shapes = {path: tuple(layer.kernel_size) for path, layer in spatial_layers(model).items()}
-        matched = Guide({path: _as_array(layer) for path, layer in guiding.items()}, shapes)
-        return {path: {"guide": matched.layer(path)} for path in chosen}
+        # A part of a steered layer goes by that layer's path, which other networks have too.
+        shapes = {
+            path_as_one(model, path): tuple(layer.kernel_size)
+            for path, layer in spatial_layers(model).items()
+        }
+        kernels = {path_as_one(source, path): _as_array(layer) for path, layer in guiding.items()}
+        matched = Guide(kernels, shapes)
+        return {path: {"guide": matched.layer(path_as_one(model, path))} for path in chosen}
     return {path: {} for path in chosen}
 
 

@@ -8,6 +8,7 @@ cannot do without `schema` and `TorchDispatchMode`.
 from __future__ import annotations
 
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, MutableMapping
 from typing import Any, Literal
 
@@ -36,6 +37,31 @@ def remove_hooks(module: nn.Module, *ours: Hook) -> None:
     hooks = _hooks(module) or {}
     for key in [key for key, hook in hooks.items() if hook in ours]:
         del hooks[key]
+
+
+def hand_over_hooks(old: nn.Module, new: nn.Module) -> None:
+    """Let `new`, which takes the place of `old`, call its hooks; those of explainfix stay.
+
+    The dictionaries themselves go over, so that the handles that users have still work.
+    """
+    for name in _HOOKS:
+        held = getattr(old, name, None)
+        if held is None:
+            continue
+        kept = None
+        if isinstance(held, dict):
+            kept = OrderedDict((key, hook) for key, hook in held.items() if _is_ours(hook))
+            for key in kept:
+                del held[key]
+        setattr(old, name, kept)
+        setattr(new, name, held)
+
+
+def has_hooks(thing: nn.Module | Tensor) -> bool:
+    """Whether users hung hooks on a module, or on the gradient of a tensor."""
+    every = [getattr(thing, name, None) for name in (*_HOOKS, "_post_accumulate_grad_hooks")]
+    held = [hook for hooks in every if isinstance(hooks, dict) for hook in hooks.values()]
+    return not all(map(_is_ours, held))
 
 
 def saved_variable(node: Any, name: str) -> Any:
@@ -93,6 +119,17 @@ def running_load() -> tuple[nn.Module, bool] | None:
 def has_load_hook(module: nn.Module, hook: Hook) -> bool:
     """Whether a hook waits for the end of a module's load_state_dict; two would do no harm."""
     return hook in getattr(module, "_load_state_dict_post_hooks", {}).values()
+
+
+_HOOKS = (
+    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks", "_backward_pre_hooks", "_is_full_backward_hook",
+)  # fmt: skip
+
+
+def _is_ours(hook: object) -> bool:
+    return str(getattr(hook, "__module__", "")).startswith("explainfix.")
 
 
 def _hooks(module: nn.Module) -> MutableMapping[int, Hook] | None:

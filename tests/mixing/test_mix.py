@@ -4,9 +4,11 @@ import copy
 
 import pytest
 import torch
+from timm.layers import ScaledStdConv2d, StdConv2d
 from torch import nn
 from torch.nn import functional as F
 from torchvision.models import densenet121, mobilenet_v2, resnet18, resnet50, vgg11_bn
+from torchvision.ops import DeformConv2d
 
 import explainfix as xf
 from explainfix.mixing.mix import unmixed_layers
@@ -208,3 +210,64 @@ def test_a_layer_that_computes_more_is_mixed_and_not_merged():
     with pytest.raises(ValueError, match="a Own computes more than a convolution"):
         xf.merge_(model)
     assert torch.equal(model(x), before)
+
+
+@pytest.mark.parametrize("kind", [StdConv2d, ScaledStdConv2d])
+def test_a_fixed_layer_that_standardises_its_weight_mixes_nothing(kind):
+    model = nn.Sequential(kind(3, 4, 3), nn.ReLU(), kind(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1))
+    assert unmixed_layers(model, suppose_fixed=["0", "2"]) == ["0"]
+    assert unmixed_layers(model, suppose_fixed=["0"]) == []
+
+
+class Combined(nn.Module):
+    """Fixed kernels that a learned matrix combines before they are used."""
+
+    def __init__(self):
+        super().__init__()
+        self.see, self.matrix = nn.Conv2d(3, 4, 3), nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x):
+        return F.conv2d(x, torch.einsum("oc,cihw->oihw", self.matrix, self.see.weight))
+
+
+def test_kernels_that_are_combined_are_mixed():
+    assert unmixed_layers(Combined(), suppose_fixed=["see"]) == []
+
+
+class Deformed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.see, self.shift = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 18, 1)
+        self.bend = DeformConv2d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        x = self.see(x)
+        return self.bend(x, self.shift(x))
+
+
+def test_fix_mixes_what_can_be_mixed_and_leaves_the_rest():
+    deformed = Deformed()
+    xf.fix_(deformed, "ghaar", mix=True)
+    assert list(steered_layers(deformed)) == ["see"]
+    frozen = plain()
+    frozen[5].weight.requires_grad_(False)  # by somebody else: it has no recipe
+    xf.fix_(frozen, "ghaar", layers=["0", "3"], mix=True)
+    assert list(steered_layers(frozen)) == ["0", "3"]
+
+
+def test_a_model_that_is_a_convolution_is_not_fixed_either():
+    model = nn.Conv2d(3, 4, 3)
+    before = model.weight.detach().clone()
+    with pytest.raises(ValueError, match=r"put it into an nn\.Sequential"):
+        xf.fix_(model, "ghaar", mix=True)
+    assert torch.equal(model.weight, before)
+    assert model.weight.requires_grad
+
+
+def test_where_nothing_is_left_to_mix_nothing_happens():
+    model = plain()
+    xf.fix_(model, "ghaar", mix=True)
+    assert xf.mix_(model) == []
+    depthwise = xf.create_model("unetd")
+    xf.fix_(depthwise, "ghaar")
+    assert xf.mix_(depthwise) == []

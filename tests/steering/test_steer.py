@@ -169,6 +169,16 @@ def test_saliency_decides_what_counts():
     assert differ(model[0].weight[:, 1], 3 * wave) < 1e-6  # else what is large
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e6])
+def test_the_size_of_saliency_does_not_matter(scale):
+    layer, scores = nn.Conv2d(4, 16, 3), torch.rand(16, 4).double()
+    lost = [
+        xf.steer_(nn.Sequential(copy.deepcopy(layer)), "pca", filters=4, saliency={"0": each})
+        for each in (scores, scores * scale)
+    ]
+    assert lost[0].share_lost == pytest.approx(lost[1].share_lost)
+
+
 def network():
     return nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(),
@@ -207,6 +217,24 @@ def test_the_same_seed_the_same_filters_another_others():
         xf.steer_(model, "ghaar", seed=seed)
     assert torch.equal(one[0].spatial.weight, same[0].spatial.weight)
     assert not torch.equal(one[0].spatial.weight, other[0].spatial.weight)
+
+
+def test_each_layer_is_guided_by_its_own_kernels():
+    """By those of the network as it was, also beside a depthwise layer that stays."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 4, 3))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.rand(8, 3, 1, 1).expand(8, 3, 3, 3))
+    for guide in (None, copy.deepcopy(model)):
+        steered = copy.deepcopy(model)
+        xf.steer_(steered, "guidedsteer", guide=guide)
+        flat = steered[0].spatial.weight.detach().flatten(1)
+        assert float((flat - flat.mean(1, keepdim=True)).abs().max()) < 1e-6
+
+
+def test_filters_of_any_integer_type_are_saved(tmp_path):
+    model = network()
+    xf.steer_(model, "ghaar", filters=np.int64(2))
+    xf.save(model, tmp_path / "m.safetensors")
 
 
 def test_steered_then_pruned_then_merged_comes_back_from_a_file(tmp_path):
@@ -272,6 +300,12 @@ def tied():
     return model
 
 
+def broken():
+    model = network()
+    model[4].weight.data[0, 0] = torch.nan
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "wanted", "message"),
     [
@@ -297,6 +331,8 @@ def tied():
         (network(), {"method": "pca", "order": "frequency"}, "principal axes have no frequency"),
         (network(), {"start": "anew"}, "start"),
         (network(), {"layers": "7"}, "spatial layer '7'"),
+        (broken(), {}, "the kernels of '4' are not finite"),
+        (network(), {"method": "ghaar", "saliency": {"0": torch.ones(8, 3)}}, "needs a basis"),
         (network(), {"saliency": {"0": torch.ones(9, 3)}}, "is it of another model"),
         (network(), {"saliency": {"stem": torch.ones(8, 3)}}, "'stem'"),
         (network(), {"saliency": {"0": torch.ones(8, 3)}}, "no scores for layer '4'"),

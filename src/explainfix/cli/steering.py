@@ -73,8 +73,8 @@ def steer(
     options = read_options(rule.option or [])
     if method not in bases:
         options["scale"] = rule.scale
-        if rule.guide:
-            options["guide"] = open_guide(rule.guide)
+    if rule.guide:  # a basis takes none, and says so
+        options["guide"] = open_guide(rule.guide)
     report = steer_(
         network,
         method,

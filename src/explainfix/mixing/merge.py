@@ -6,7 +6,7 @@ from torch import nn
 
 from ..changes import remember
 from ..layers import attributes_as_found, matching
-from .steered import Merge, steered_layers
+from .steered import Merge, require_original, steered_layers
 
 
 def merge_(model: nn.Module, layers: str | Iterable[str] | None = None) -> list[str]:
@@ -27,6 +27,7 @@ def merge_(model: nn.Module, layers: str | Iterable[str] | None = None) -> list[
       (1): ReLU()
     )
     """
+    require_original(model)
     parted = steered_layers(model)
     if not parted:
         raise ValueError(

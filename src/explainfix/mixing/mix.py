@@ -24,12 +24,12 @@ from ..layers import (
     spatial_layers,
     weight_name,
 )
-from ..recipe import recipe_of
+from ..recipe import recipe_of, recipes
 from ..recording.call import Call
 from ..recording.graph import Graph, Node, Ref
 from ..recording.record import Failed, Recorder
 from ..running import example_input
-from .steered import Split, Steered, is_dense
+from .steered import Split, Steered, is_dense, require_original
 
 # Products with a weight, which combine channels if it is learned.
 _WITH_SUMMAND = ("addmm", "baddbmm", "addbmm", "addmv")  # their first argument is a bias
@@ -63,16 +63,16 @@ def mix_(
       (steering): Conv2d(8, 8, kernel_size=(1, 1), stride=(1, 1), bias=False)
     )
     """
-    fixed = _mixable(model)
-    if not fixed:
-        raise ValueError(
-            f"no dense convolution of this {type(model).__name__} is fixed: call fix_ first"
-        )
-    if "" in fixed:
-        raise ValueError("the model itself is a convolution: put it into an nn.Sequential")
+    if not recipes(model):
+        raise ValueError(f"no layer of this {type(model).__name__} is fixed: call fix_ first")
     if layers is None:
-        chosen = [path for path in unmixed_layers(model, example_inputs) if path in fixed]
+        chosen = layers_to_mix(model, example_inputs)
     else:
+        fixed = _mixable(model)
+        if not fixed:
+            raise ValueError(
+                f"no dense convolution of this {type(model).__name__} is fixed and without a 1x1"
+            )
         chosen = list(matching(fixed, layers, "fixed dense layer"))
     if chosen:
         with attributes_as_found(model, on_error_only=True):
@@ -80,6 +80,20 @@ def mix_(
             change.again_(model)
             remember(model, change)
     return chosen
+
+
+def layers_to_mix(
+    model: nn.Module,
+    example_inputs: Example | None = None,
+    *,
+    suppose_fixed: Collection[str] = (),
+) -> list[str]:
+    """Those of the `unmixed_layers` behind which `mix_` would put a 1x1."""
+    mixable = _mixable(model, suppose_fixed)
+    if not mixable:
+        return []
+    unmixed = unmixed_layers(model, example_inputs, suppose_fixed=suppose_fixed)
+    return [path for path in unmixed if path in mixable]
 
 
 def unmixed_layers(
@@ -103,33 +117,38 @@ def unmixed_layers(
         for path, layer in spatial_layers(model).items()
         if path in suppose_fixed or not layer.weight.requires_grad
     }
-    bare = _bare_values(graph, fixed)
+    learned, weights = _weight_values(graph, fixed)
+    bare = _bare_values(graph, learned, weights)
     unmixed = {
-        graph.parameters[ref.number]
+        name
         for node in graph.nodes
         if any(out.number in bare for out in node.outputs)
         for ref in node.inputs
-        if ref.number in graph.parameters
+        if ref.number not in learned
+        for name in weights.get(ref.number, ())
     }
     return [path for path in layers if weight_name(path) in unmixed & fixed]
 
 
-def _mixable(model: nn.Module) -> dict[str, Convolution]:
+def _mixable(model: nn.Module, suppose_fixed: Collection[str] = ()) -> dict[str, Convolution]:
     """Fixed dense convolutions that are not part of a steered layer."""
+    require_original(model)
     inside = {id(m.spatial) for m in model.modules() if isinstance(m, Steered)}
-    return {
+    found = {
         path: layer
         for path, layer in spatial_layers(model).items()
         if isinstance(layer, PLAIN_CONVOLUTIONS)
-        and recipe_of(layer)
+        and (recipe_of(layer) or path in suppose_fixed)
         and is_dense(layer)
         and id(layer) not in inside
     }
+    if "" in found:
+        raise ValueError("the model itself is a convolution: put it into an nn.Sequential")
+    return found
 
 
-def _bare_values(graph: Graph, fixed: set[str]) -> set[int]:
+def _bare_values(graph: Graph, learned: set[int], weights: Collection[int]) -> set[int]:
     """The values that reach a spatial layer or an output with nothing learned in between."""
-    learned, weights = _weight_values(graph, fixed)
     bare = {ref.number for ref in graph.outputs}
     for node in reversed(graph.nodes):
         data = [ref.number for ref in node.inputs if ref.number not in weights]
@@ -142,9 +161,14 @@ def _bare_values(graph: Graph, fixed: set[str]) -> set[int]:
     return bare
 
 
-def _weight_values(graph: Graph, fixed: set[str]) -> tuple[set[int], set[int]]:
-    """The values made of learned weights alone, and those made of any weights and buffers alone."""
-    weights = set(graph.parameters)
+def _weight_values(graph: Graph, fixed: set[str]) -> tuple[set[int], dict[int, set[str]]]:
+    """The values that are learned weights, and those made of any weights and buffers alone.
+
+    Of the latter the names of what they are made of. Fixed kernels that are standardised or scaled
+    at every step, by a gain that is learned perhaps, stay what they were; those that a product
+    with something learned combines do not.
+    """
+    weights = {number: {name} for number, name in graph.parameters.items()}
     learned = {
         number
         for number, name in graph.parameters.items()
@@ -152,11 +176,13 @@ def _weight_values(graph: Graph, fixed: set[str]) -> tuple[set[int], set[int]]:
     }
     for node in graph.nodes:
         numbers = {ref.number for ref in node.inputs}
-        if numbers and numbers <= weights:
-            made = {ref.number for ref in node.outputs}
+        if numbers and numbers <= weights.keys():
+            names = set[str]().union(*(weights[number] for number in numbers))
+            made = {ref.number: names for ref in node.outputs}
             weights |= made
-            if numbers & learned:
-                learned |= made
+            only_fixed = [n for n in numbers - learned if weights[n] & fixed]
+            if numbers & learned and (node.name in _PRODUCTS or not only_fixed):
+                learned |= made.keys()
     return learned, weights
 
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from ..layers import PLAIN_CONVOLUTIONS, Convolution, kernel_grid
+from ..private import compiled_as, hand_over_hooks, has_hooks
+from ..recipe import recipe_of
+
+T = TypeVar("T", bound=nn.Module)
 
 _CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
@@ -39,8 +43,8 @@ class Steered(nn.Module):
         self.spatial, self.steering = cast("Any", spatial), cast("Any", steering)
         self.training = spatial.training
 
-    def forward(self, x: Tensor, *output_size: Any) -> Tensor:
-        seen: Tensor = self.spatial(x, *output_size)
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:  # a transposed one's output_size too
+        seen: Tensor = self.spatial(*args, **kwargs)
         steered: Tensor = self.steering(seen)
         return steered
 
@@ -109,7 +113,9 @@ class Steered(nn.Module):
 def can_split(layer: nn.Module) -> bool:
     """Whether a module computes what the convolution of its class does, and nothing else."""
     plain = next((kind for kind in PLAIN_CONVOLUTIONS if isinstance(layer, kind)), None)
-    return plain is not None and all(
+    if plain is None or "forward" in vars(layer):  # another one for this layer alone
+        return False
+    return all(
         getattr(type(layer), name) is getattr(plain, name)
         for name in ("forward", "_conv_forward")
         if hasattr(plain, name)
@@ -130,7 +136,9 @@ def split(layer: Convolution, filters: int) -> Steered:
     inputs = layer.in_channels
     spatial = _like(layer, inputs * filters, groups=inputs, bias=False)
     steering = _pointwise(layer, inputs * filters, groups=layer.groups, bias=layer.bias)
-    return Steered(spatial, steering)
+    # A layer that somebody froze without fixing it does not begin to learn.
+    steering.weight.requires_grad_(layer.weight.requires_grad or recipe_of(layer) is not None)
+    return _in_place_of(layer, Steered(spatial, steering))
 
 
 def mixed(layer: Convolution) -> Steered:
@@ -138,7 +146,7 @@ def mixed(layer: Convolution) -> Steered:
     steering = _pointwise(layer, layer.out_channels, groups=1, bias=None)
     with torch.no_grad():
         steering.weight.zero_().flatten(1).fill_diagonal_(1)
-    return Steered(layer, steering)
+    return _in_place_of(layer, Steered(layer, steering))
 
 
 def merged(layer: Steered) -> Convolution:
@@ -148,15 +156,40 @@ def merged(layer: Steered) -> Convolution:
             f"a {type(layer.spatial).__name__} computes more than a convolution does: it cannot be "
             "merged with the 1x1 behind it"
         )
+    if any(map(has_hooks, (layer.spatial, layer.steering, *_weights(layer)))):
+        raise ValueError("a part of it has hooks that no merged layer could call: remove them")
     bias = layer.bias
     whole: Convolution = _like(
         layer.spatial, layer.out_channels, groups=layer.groups, bias=bias is not None
     )
+    learned = any(weight.requires_grad for weight in _weights(layer))
     with torch.no_grad():
-        whole.weight.copy_(layer.weight)
-        if bias is not None and whole.bias is not None:
-            whole.bias.copy_(bias)
-    return whole
+        whole.weight.copy_(layer.weight).requires_grad_(learned)
+        if isinstance(bias, nn.Parameter):
+            whole.bias = bias  # the very parameter: an optimizer may have it
+        elif bias is not None and whole.bias is not None:
+            whole.bias.copy_(bias).requires_grad_(bias.requires_grad)
+    return _in_place_of(layer, whole)
+
+
+def require_original(model: nn.Module) -> None:
+    """Refuse what torch.compile or torch.jit made of a model: its modules are not its own.
+
+    And modes in which new weights could not be trained, or would be rounded.
+    """
+    if torch.is_inference_mode_enabled():
+        raise ValueError("layers cannot be changed in torch.inference_mode(): call it outside")
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        raise ValueError("layers cannot be changed under torch.autocast: call it outside")
+    for path, module in model.named_modules():
+        name = f"module {path!r}" if path else "the model"
+        if compiled_as(module) == "a copy":
+            raise ValueError(
+                f"{name} is compiled: change the original, which torch.compile keeps as "
+                "._orig_mod, then compile it"
+            )
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ValueError(f"{name} is scripted or traced by torch.jit: change the original")
 
 
 def put_in_place_(model: nn.Module, new: Mapping[str, nn.Module]) -> None:
@@ -201,6 +234,26 @@ def steered_layers(model: nn.Module) -> dict[str, Steered]:
     return {path: m for path, m in model.named_modules() if isinstance(m, Steered)}
 
 
+def path_as_one(model: nn.Module, path: str) -> str:
+    """The path of the steered layer that a spatial layer is a part of, or else its own.
+
+    >>> path_as_one(nn.Sequential(split(nn.Conv2d(3, 8, 3), filters=2)), "0.spatial")
+    '0'
+    """
+    parent = path.rpartition(".")[0]
+    return parent if isinstance(model.get_submodule(parent), Steered) else path
+
+
+def _in_place_of(old: nn.Module, new: T) -> T:
+    """What takes a layer's place calls the hooks that users gave it."""
+    hand_over_hooks(old, new)
+    return new
+
+
+def _weights(layer: Steered) -> tuple[Tensor, Tensor]:
+    return layer.spatial.weight, layer.steering.weight
+
+
 def _like(layer: Convolution, outputs: int, *, groups: int, bias: bool) -> Any:
     """A convolution like the layer, with other outputs and groups, its weights not set."""
     dims = len(layer.kernel_size)
@@ -227,8 +280,15 @@ def _pointwise(layer: Convolution, inputs: int, *, groups: int, bias: Tensor | N
 def _new(kind: Any, layer: Convolution, *args: Any, **options: Any) -> Any:
     """A module on the layer's device, of its type, mode and memory format; no number is drawn."""
     made = skip_init(kind, *args, **options, device=layer.weight.device, dtype=layer.weight.dtype)
+    weight = layer.weight
     for dim, last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-        weight = layer.weight  # of one input channel it is in both formats, which says nothing
-        if weight.dim() == dim and not weight.is_contiguous():
+        # Of one channel, or of one tap, it is contiguous in both formats: strides tell them apart.
+        if weight.dim() == dim and weight.stride() == _strides(weight, last) != _strides(weight):
             made.to(memory_format=last)
     return made.train(layer.training)
+
+
+def _strides(
+    like: Tensor, layout: torch.memory_format = torch.contiguous_format
+) -> tuple[int, ...]:
+    return torch.empty(like.shape, device="meta", memory_format=layout).stride()

@@ -64,10 +64,9 @@ def _whole_bank(method: str, kernels: Tensor, shape: tuple[int, ...], order: Ord
         raise ValueError("principal axes have no frequency: choose order='mean' or 'energy'")
     by_input = kernels.transpose(1, 2)
     products = by_input.mT @ by_input
-    if (
-        order == "mean"
-    ):  # with the constant filter as the strongest axis, the others are of the rest
-        strongest = 1 + products.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+    if order == "mean":  # the constant filter is the strongest axis, the others are of the rest
+        trace = products.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+        strongest = torch.where(trace > 0, 2 * trace, 1)
         products = products - _smoothed(products) + strongest / kernels.shape[-1]
     axes: Tensor = torch.linalg.eigh(products).eigenvectors.mT.flip(-2)
     return axes

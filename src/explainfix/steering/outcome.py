@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SteeredLayer:
-    """One layer. Energy is the sum of squares of its kernels, weighted by saliency if given."""
+    """One layer. Energy is the sum of squares of its kernels, whatever their saliency."""
 
     kernel: tuple[int, ...]
     filters: int  # of each input channel

@@ -25,7 +25,15 @@ from ..layers import (
     select_layers,
     spatial_layers,
 )
-from ..mixing.steered import Split, Steered, can_split, is_dense, steered_layers
+from ..mixing.steered import (
+    Split,
+    Steered,
+    can_split,
+    is_dense,
+    require_original,
+    steered_layers,
+)
+from ..private import has_hooks
 from ..recipe import KernelRecipe, digest, mark_fixed
 from ..registry import bases, unknown
 from ..registry import filters as methods
@@ -76,17 +84,27 @@ def steer_(
     )
     """
     drawn = _check(method, filters, energy, order, start, options)
+    if drawn and saliency is not None:
+        raise ValueError(
+            f"saliency needs a basis ({', '.join(bases)}); {method!r} draws its filters"
+        )
+    filters = None if filters is None else operator.index(filters)
+    require_original(model)
     chosen, left = _choose(model, layers)
     if saliency is not None:
         check_saliency(saliency, spatial_layers(model))
     before = {path: _kernels(layer) for path, layer in chosen.items()}
+    for path, kernels in before.items():
+        if not kernels.isfinite().all():
+            raise ValueError(f"the kernels of {path!r} are not finite: NaN or infinite")
     banks: dict[str, Tensor] = {}
     for path, layer in chosen.items() if not drawn else ():
         counted = _weights(path, layer, saliency)
         kernel = tuple(layer.kernel_size)
         banks[path] = choose_bank(method, before[path], kernel, counted, order, filters, energy)
-    if drawn and "guide" in inspect.signature(methods[method]).parameters:
-        options.setdefault("guide", copy.deepcopy(model))
+    guided = drawn and "guide" in inspect.signature(methods[method]).parameters
+    if guided and options.get("guide") is None:  # the model as it is now
+        options["guide"] = copy.deepcopy(model)
 
     change = Split({p: banks[p].shape[2] if p in banks else filters or 1 for p in chosen})
     with attributes_as_found(model, on_error_only=True):
@@ -169,6 +187,8 @@ def _unfit(layer: Convolution, parts: set[int]) -> str:
         return "it is depthwise: no output sums over channels"
     if not can_split(layer):
         return f"a {type(layer).__name__} computes more than a convolution does"
+    if has_hooks(layer.weight):
+        return "its weight has hooks, and would be gone: remove them"
     return ""
 
 

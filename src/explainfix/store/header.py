@@ -74,6 +74,9 @@ def read_header(path: Path, text: str) -> Header:
                 raise TypeError(f"no such type: {recipe.dtype!r}")
             if min(recipe.shape, default=0) < 1:
                 raise TypeError(f"no such shape: {recipe.shape}")
+        splits = [change for change in header.changes if isinstance(change, Split)]
+        if any(filters < 1 for split in splits for filters in split.steered.values()):
+            raise TypeError("a layer is steered by less than one filter")
         cuts = [change for change in header.changes if isinstance(change, Cut)]
         for kept in (kept for cut in cuts for kept in cut.keep.values()):
             rows = [row if isinstance(row, list) else [row] for row in kept]

@@ -13,6 +13,7 @@ from ..changes import changes_of, remember
 from ..layers import Track, attributes_as_found, spatial_layers, weight_name
 from ..recipe import KernelRecipe, can_regenerate, changed_layers, mark_fixed, recipes, regenerate
 from ..registry import models
+from ..running import reason_of
 from .files import check_free, written
 from .header import FORMAT, HEADER, Origin, damaged, origin_of, read_header, set_origin
 from .weights import check_fit, read_safetensors
@@ -82,7 +83,8 @@ def load(
                 remember(target, change)
         except Exception as error:  # whatever a damaged change leads to
             raise ValueError(
-                f"{str(path)!r} does not fit the model, or its header is damaged: {error}"
+                f"{str(path)!r} does not fit the model, or its header is damaged: "
+                f"{reason_of(error)}"
             ) from error
         missing = {
             weight_name(p): recipe
