@@ -62,7 +62,7 @@ def settings(model):
                 name: type(value)
                 for name, value in vars(module).items()
                 if isinstance(value, (bool, int, float, str, tuple, list))
-                and name != "explainfix_cuts"  # what lets a pruned network be saved
+                and name != "explainfix_changes"  # what lets a pruned network be saved
             },
         )
         for path, module in model.named_modules()
