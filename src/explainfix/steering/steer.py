@@ -84,19 +84,14 @@ def steer_(
     )
     """
     drawn = _check(method, filters, energy, order, start, options)
-    if drawn and saliency is not None:
-        raise ValueError(
-            f"saliency needs a basis ({', '.join(bases)}); {method!r} draws its filters"
-        )
     filters = None if filters is None else operator.index(filters)
     require_original(model)
     chosen, left = _choose(model, layers)
+    if saliency is not None and drawn:
+        raise ValueError(f"saliency needs a basis; {method!r} draws its filters")
     if saliency is not None:
         check_saliency(saliency, spatial_layers(model))
-    before = {path: _kernels(layer) for path, layer in chosen.items()}
-    for path, kernels in before.items():
-        if not kernels.isfinite().all():
-            raise ValueError(f"the kernels of {path!r} are not finite: NaN or infinite")
+    before = {path: _kernels(path, layer) for path, layer in chosen.items()}
     banks: dict[str, Tensor] = {}
     for path, layer in chosen.items() if not drawn else ():
         counted = _weights(path, layer, saliency)
@@ -192,9 +187,12 @@ def _unfit(layer: Convolution, parts: set[int]) -> str:
     return ""
 
 
-def _kernels(layer: Convolution) -> Tensor:
+def _kernels(path: str, layer: Convolution) -> Tensor:
     """A layer's kernels, `(groups, outputs, inputs, taps)`."""
-    return kernel_grid(layer.weight.detach().cpu().double(), layer).flatten(3)
+    kernels = kernel_grid(layer.weight.detach().cpu().double(), layer).flatten(3)
+    if not kernels.isfinite().all():
+        raise ValueError(f"the kernels of {path!r} are not finite: NaN or infinite")
+    return kernels
 
 
 def _weights(path: str, layer: Convolution, saliency: Mapping[str, Tensor] | None) -> Tensor | None:
