@@ -90,7 +90,7 @@ def config(form, seed, places):
     )  # fmt: skip
     return RunConfig(
         model=form.network, evaluate_on=("val", "test"), schedule="onecycle", seed=seed,
-        fix_seed=seed, channels_last=True, **recipe, **form.options,
+        fix_seed=seed, channels_last=True, precision="bf16-mixed", **recipe, **form.options,
     )  # fmt: skip
 
 
