@@ -3,7 +3,7 @@
 | on | what | by |
 |---|---|---|
 | a model | `ORIGIN`: what `create_model` was asked for, or `None` | `store.set_origin` |
-| a model | `CHANGES`: how its modules were cut, parted or merged, in order | `changes.remember` |
+| a module | `CHANGES`: how modules in it were cut, parted or merged, and when | `changes` |
 | a convolution | `RECIPE`: how its kernels were fixed; in a state_dict's metadata too | `recipe` |
 | a convolution | `WAITING`: a recipe, until the load that brought it has ended | `recipe` |
 | a convolution | a state_dict hook and a load_state_dict hook that carry its recipe | `recipe` |

@@ -7,7 +7,7 @@ it ("mixed"). Either is equal to one ordinary convolution, see `merged`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
+from ..changes import hand_over_changes
 from ..layers import PLAIN_CONVOLUTIONS, Convolution, kernel_grid
 from ..private import compiled_as, hand_over_hooks, has_hooks
 from ..recipe import recipe_of
@@ -217,6 +218,10 @@ class Split:
         new = {path: split(layer[path], filters) for path, filters in self.steered.items()}
         put_in_place_(model, new | {path: mixed(layer[path]) for path in self.mixed})
 
+    def renamed(self, rename: Callable[[str], str]) -> Split:
+        steered = {rename(path): filters for path, filters in self.steered.items()}
+        return Split(steered, [rename(path) for path in self.mixed])
+
 
 @dataclass(frozen=True)
 class Merge:
@@ -227,6 +232,9 @@ class Merge:
     def again_(self, model: nn.Module) -> None:
         layers = {path: cast("Steered", model.get_submodule(path)) for path in self.merged}
         put_in_place_(model, {path: merged(layer) for path, layer in layers.items()})
+
+    def renamed(self, rename: Callable[[str], str]) -> Merge:
+        return Merge([rename(path) for path in self.merged])
 
 
 def steered_layers(model: nn.Module) -> dict[str, Steered]:
@@ -245,8 +253,9 @@ def path_as_one(model: nn.Module, path: str) -> str:
 
 
 def _in_place_of(old: nn.Module, new: T) -> T:
-    """What takes a layer's place calls the hooks that users gave it."""
+    """What takes a layer's place calls the hooks that users gave it, and has its past."""
     hand_over_hooks(old, new)
+    hand_over_changes(old, new)
     return new
 
 

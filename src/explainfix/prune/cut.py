@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +44,14 @@ class Cut:
             path, _, name = place.rpartition("|")
             attributes[path, name] = value
         cut_(model, Plan(keep, self.groups, attributes))
+
+    def renamed(self, rename: Callable[[str], str]) -> Cut:
+        attributes = {}
+        for place, value in self.attributes.items():
+            path, _, name = rename(place.replace("|", ".").lstrip(".")).rpartition(".")
+            attributes[f"{path}|{name}"] = value
+        keep = {rename(place): indices for place, indices in self.keep.items()}
+        return Cut(keep, {rename(name): left for name, left in self.groups.items()}, attributes)
 
 
 def cut_(model: nn.Module, plan: Plan) -> None:

@@ -87,28 +87,24 @@ def steer_(
     filters = None if filters is None else operator.index(filters)
     require_original(model)
     chosen, left = _choose(model, layers)
-    if saliency is not None and drawn:
-        raise ValueError(f"saliency needs a basis; {method!r} draws its filters")
-    if saliency is not None:
-        check_saliency(saliency, spatial_layers(model))
+    counted = _counted(model, method, chosen, saliency)
     before = {path: _kernels(path, layer) for path, layer in chosen.items()}
     banks: dict[str, Tensor] = {}
     for path, layer in chosen.items() if not drawn else ():
-        counted = _weights(path, layer, saliency)
-        kernel = tuple(layer.kernel_size)
-        banks[path] = choose_bank(method, before[path], kernel, counted, order, filters, energy)
+        shape, weights = tuple(layer.kernel_size), counted.get(path)
+        banks[path] = choose_bank(method, before[path], shape, weights, order, filters, energy)
     guided = drawn and "guide" in inspect.signature(methods[method]).parameters
     if guided and options.get("guide") is None:  # the model as it is now
         options["guide"] = copy.deepcopy(model)
 
     change = Split({p: banks[p].shape[2] if p in banks else filters or 1 for p in chosen})
+    report = {}
     with attributes_as_found(model, on_error_only=True):
         change.again_(model)
         new = {path: cast("Steered", model.get_submodule(path)) for path in chosen}
         for path, bank in banks.items():
             _fix_bank(method, path, new[path], bank)
         banks = banks or _draw(model, method, new, seed, options)
-        report = {}
         for path, steered in new.items():
             fresh = _fresh(path, steered, seed) if start == "fresh" else None
             weights = fitted_weights(before[path], banks[path]) if fresh is None else fresh
@@ -195,14 +191,22 @@ def _kernels(path: str, layer: Convolution) -> Tensor:
     return kernels
 
 
-def _weights(path: str, layer: Convolution, saliency: Mapping[str, Tensor] | None) -> Tensor | None:
-    """How much each kernel of the layer counts, if not all the same."""
+def _counted(
+    model: nn.Module,
+    method: str,
+    chosen: Mapping[str, Convolution],
+    saliency: Mapping[str, Tensor] | None,
+) -> dict[str, Tensor]:
+    """How much each kernel of a layer counts, for the layers whose kernels do not count alike."""
     if saliency is None:
-        return None
-    if path not in saliency:
-        raise ValueError(f"the saliency has no scores for layer {path!r}")
-    scores = kernel_grid(saliency[path].detach().cpu().double(), layer)
-    return scores if bool(scores.any()) else None
+        return {}
+    if method not in bases:
+        raise ValueError(f"saliency needs a basis; {method!r} draws its filters")
+    check_saliency(saliency, spatial_layers(model))
+    if missing := [path for path in chosen if path not in saliency]:
+        raise ValueError(f"the saliency has no scores for layer {missing[0]!r}")
+    scores = {p: kernel_grid(saliency[p].detach().cpu().double(), chosen[p]) for p in chosen}
+    return {path: score for path, score in scores.items() if bool(score.any())}
 
 
 def _fix_bank(method: str, path: str, layer: Steered, bank: Tensor) -> None:
