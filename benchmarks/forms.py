@@ -2,15 +2,18 @@
 
     python benchmarks/forms.py [--xrays PATH] [--microscopy PATH] [--runs RUNS] [--workers N]
                                [--only WORD ...] [--without WORD ...] [--table]
+                               [--record FILE]
 
 Every form is trained with the same recipe and the same five seeds. The score is that of the test
 images after the last epoch, as one cycle of the rate ends there and nothing is chosen. A form is
 within a margin of learned filters if the 95% interval of the mean difference (paired by seed, t
-distribution) ends above minus that margin. The forms, margins and seeds below were set before the
-first run. Runs that are done are read; `--table` prints the table of what is done.
+distribution) ends above minus that margin; its mean alone may be, which decides nothing. The forms,
+margins and seeds below were set before the first run. `forms.json` beside this file has the scores
+of all runs that are done, which are not trained again. `--table` prints the table, trains nothing.
 """
 
 import argparse
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,38 +97,45 @@ def config(form, seed, places):
     )  # fmt: skip
 
 
-def scores(form, places, runs):
-    """By seed, of the runs that are done; and their mean seconds an epoch."""
+def label(form):
+    return f"{form.network.rpartition(':')[2]} {form.name}"
+
+
+def read_scores(form, places, runs):
+    """The test score of each seed whose run is done, by seed."""
     column, task = ("test auc", "multilabel") if form in XRAYS else ("test dice", "segmentation")
-    found, seconds = {}, []
+    found = {}
     for seed in SEEDS:
         folder = find_folder(runs, config(form, seed, places).resolved(task))
         if is_finished(folder):
-            last = read_run(folder).history[-1]
-            found[seed] = last[column]
-            seconds.append(last["seconds"])
-    return found, float(np.mean(seconds)) if seconds else np.nan
+            found[str(seed)] = round(read_run(folder).history[-1][column], 5)
+    return found
 
 
-def print_table(every, places, runs):
+def paired(scores, baseline):
+    """The mean difference by seed, and both ends of its 95% interval."""
+    d = np.array([scores[seed] - baseline[seed] for seed in scores if seed in baseline])
+    if len(d) < 2:
+        return None
+    half = stats.t.ppf(0.975, len(d) - 1) * d.std(ddof=1) / np.sqrt(len(d))
+    return d.mean(), d.mean() - half, d.mean() + half
+
+
+def print_table(every, record):
     print("| network | form | seeds | test score | difference to learned (95%) | margin | within |")
     print("|---|---|---|---|---|---|---|")
-    learned = {}
     for form in every:
-        found, _ = scores(form, places, runs)
-        if form.name == "learned":
-            learned = found
+        found = record.get(label(form), {})
         mean = f"{np.mean(list(found.values())):.4f}" if found else "-"
-        both = sorted(set(found) & set(learned))
-        gap, within, margin = "", "", ""
-        if form.name != "learned" and len(both) > 1:
-            d = np.array([found[seed] - learned[seed] for seed in both])
-            half = stats.t.ppf(0.975, len(d) - 1) * d.std(ddof=1) / np.sqrt(len(d))
-            gap = f"{d.mean():+.4f} ({d.mean() - half:+.4f} to {d.mean() + half:+.4f})"
+        gap, within, margin = "", "", f"{form.margin or ''}"
+        learned = record.get(label(Form(form.network, "learned", {})), {})
+        if form.name != "learned" and (found_gap := paired(found, learned)):
+            gap = "{:+.4f} ({:+.4f} to {:+.4f})".format(*found_gap)
             if form.margin:
-                margin, within = f"{form.margin}", "yes" if d.mean() - half > -form.margin else "no"
-        print(f"| {form.network.rpartition(':')[2]} | {form.name} | {len(found)} | {mean} "
-              f"| {gap} | {margin} | {within} |")  # fmt: skip
+                words = ("no", "its mean", "yes")
+                within = words[sum(end > -form.margin for end in found_gap[:2])]
+        network = form.network.rpartition(":")[2]
+        print(f"| {network} | {form.name} | {len(found)} | {mean} | {gap} | {margin} | {within} |")
 
 
 def main():
@@ -137,25 +147,31 @@ def main():
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--without", nargs="*", default=[])
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--record", type=Path, default=Path(__file__).with_name("forms.json"))
     given = parser.parse_args()
     places = {"xrays": f"nih-cxr14:{given.xrays}", "microscopy": f"bbbc038v1:{given.microscopy}"}
+    record = json.loads(given.record.read_text()) if given.record.is_file() else {}
     every = [
         form
         for form in [*XRAYS, *MICROSCOPY]
-        for label in [f"{form.network} {form.name}"]
-        if not given.only or any(word in label for word in given.only)
-        if not any(word in label for word in given.without)
+        if not given.only or any(word in label(form) for word in given.only)
+        if not any(word in label(form) for word in given.without)
     ]
     if not given.table:
         prepare_process()
         configs = {
-            f"{form.network} {form.name} {seed}": config(form, seed, places)
+            f"{label(form)} {seed}": config(form, seed, places)
             for seed in SEEDS
             for form in every
+            if str(seed) not in record.get(label(form), {})
         }
         sweep(configs, runs=given.runs, workers=Workers(count=given.workers, cpus=1),
               report=lambda moment: None)  # fmt: skip
-    print_table(every, places, given.runs)
+    for form in every:
+        if done := read_scores(form, places, given.runs):
+            record[label(form)] = dict(sorted((record.get(label(form), {}) | done).items()))
+    given.record.write_text(json.dumps(record, indent=2) + "\n")
+    print_table(every, record)
 
 
 if __name__ == "__main__":
