@@ -59,6 +59,14 @@ bases: Registry[Callable[..., Any]] = Registry("basis", "")
 views: Registry[Callable[..., Any]] = Registry("view", "")  # how results are drawn, see report
 
 
+class Shown:
+    """A result that shows itself in a notebook, by a view of `report`."""
+
+    def _repr_html_(self) -> str:
+        text: str = views.find("notebook")(self)
+        return text
+
+
 @dataclass(frozen=True)
 class ModelSource:
     """Where models come from: `build(name, num_classes, in_channels, pretrained)`, and names."""

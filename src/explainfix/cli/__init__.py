@@ -23,7 +23,7 @@ from .app import app
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
-        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except cyclopts.CycloptsError as error:
         return _mistake(str(error))
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _mistake(_in_words(error))
     except KeyboardInterrupt:
         return 130
-    return 0
+    return code or 0
 
 
 def _mistake(message: str) -> int:

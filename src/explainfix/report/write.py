@@ -140,7 +140,7 @@ def _spectrum_data(spectrum: Spectrum, shown: Condensed) -> dict[str, Any]:
 def _comparison_data(comparison: Comparison) -> dict[str, Any]:
     return {
         "other": comparison.after.title,
-        "answer": comparison.answer,
+        "answer": comparison.verdict,
         "layers": [
             {
                 "path": path,
