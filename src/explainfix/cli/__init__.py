@@ -8,7 +8,8 @@ import cyclopts
 from rich.console import Console
 from rich.markup import escape
 
-from . import evaluating as evaluating  # registers the commands
+from . import checking as checking  # registers the commands
+from . import evaluating as evaluating
 from . import explaining as explaining
 from . import exporting as exporting
 from . import fixing as fixing
