@@ -227,11 +227,13 @@ def spectral_distance(one: Tensor, other: Tensor) -> float:
 def as_change(share: float) -> str:
     """A change in words of few letters.
 
-    >>> as_change(0.8312), as_change(0.0004), as_change(math.inf)
-    ('83.1%', '0.04%', 'all, from zero')
+    >>> as_change(26.48), as_change(0.8312), as_change(0.0004), as_change(math.inf)
+    ('2,648%', '83.1%', '0.04%', 'all, from zero')
     """
     if share == math.inf:
         return "all, from zero"
+    if share >= 1:
+        return f"{share:,.0%}"
     return f"{share:.1%}" if share >= 0.0995 or share == 0 else f"{100 * share:.2g}%"
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..layers import Convolution, select_layers
 from ..mixing.steered import is_dense
 from ..recipe import recipe_of
-from ..registry import bases, views
+from ..registry import Shown, bases, views
 from .advice import Advice, Zeroing, advise, zeroing_curve
 from .basis import Basis, make_basis
 from .saliency import Saliency, check_saliency
@@ -50,7 +50,7 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation(Mapping[str, Spectrum]):
+class Explanation(Shown, Mapping[str, Spectrum]):
     """Which frequencies and orientations every spatial layer uses: module path → `Spectrum`."""
 
     spectra: dict[str, Spectrum]
@@ -118,7 +118,7 @@ class Explanation(Mapping[str, Spectrum]):
         return as_table(self)
 
     def plot(self, **options: Any) -> Figure:
-        """The paper's heatmap as a matplotlib figure, for print."""
+        """The paper's heatmap as a matplotlib figure, which a notebook shows."""
         figure: Figure = views.find("heatmap")(self, **options)
         return figure
 
@@ -137,9 +137,12 @@ class Explanation(Mapping[str, Spectrum]):
         """
         views.find("page")(self, path, pruning=pruning, results=results, overwrite=overwrite)
 
-    def _repr_html_(self) -> str:
-        text: str = views.find("notebook")(self)
-        return text
+    def __repr__(self) -> str:
+        kernels = sum(layer.kernels for layer in self.layers.values())
+        return (
+            f"Explanation of {self.title} by {self.basis}: {len(self)} spatial layers, "
+            f"{kernels:,} kernels\n{self.weighting}"
+        )
 
     def save(self, path: str | Path) -> None:
         """Write it to a `.json`, `.parquet` or `.csv` file, which `Explanation.load` reads."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import html
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,14 +40,6 @@ def write_page(
     text = render_page(page_data(why, comparison, pruning, results))
     with written(Path(path), overwrite=overwrite) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-@views.register("notebook")
-def notebook(why: Explanation) -> str:
-    """The page in a frame, as notebooks show it."""
-    page = html.escape(render_page(page_data(why)))
-    style = "width:100%;height:760px;border:1px solid #ccc;border-radius:6px"
-    return f'<iframe srcdoc="{page}" style="{style}"></iframe>'
 
 
 def page_data(
