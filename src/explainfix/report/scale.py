@@ -47,13 +47,18 @@ def shares(energies: Sequence[float]) -> list[float | None]:
 
 
 def chance_limit(columns: Iterable[Sequence[float | None]]) -> float:
-    """The doublings at either end of the scale for these."""
-    return min(_largest(columns, _LEAST), _MOST)
+    """The doublings at either end of the scale for these: a tenth of them may lie beyond.
+
+    >>> chance_limit([[0.1, -0.1] * 50]), chance_limit([[1.0] * 95 + [9.0] * 5])
+    (0.32192809488736235, 1.0)
+    """
+    sizes = sorted(_sizes(columns))
+    return min(max(sizes[int(0.9 * len(sizes))], _LEAST), _MOST) if sizes else _LEAST
 
 
 def difference_limit(columns: Iterable[Sequence[float | None]]) -> float:
     """The share of energy at either end of the scale for these."""
-    return _largest(columns, _LEAST_DIFFERENCE)
+    return max(_LEAST_DIFFERENCE, *_sizes(columns), _LEAST_DIFFERENCE)
 
 
 def colour(place: float | None) -> str:
@@ -69,6 +74,5 @@ def colour(place: float | None) -> str:
     return "#" + "".join(f"{value:02x}" for value in mixed)
 
 
-def _largest(columns: Iterable[Sequence[float | None]], least: float) -> float:
-    values = (abs(value) for column in columns for value in column if value is not None)
-    return max(least, *values, least)
+def _sizes(columns: Iterable[Sequence[float | None]]) -> list[float]:
+    return [abs(value) for column in columns for value in column if value is not None]
