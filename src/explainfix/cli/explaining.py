@@ -11,6 +11,7 @@ from rich.table import Table
 from ..explanation import Comparison, Explanation, compare, explain
 from ..report.write import write_page
 from ..store import written
+from ..untrained import RANDOM
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model
 from .inputs import Data, measure_saliency, name_silent
 from .printing import check_output, new_table, print_json
@@ -51,6 +52,8 @@ def explain_(
         print_json(_as_json(why) | {"silent": list(scores.silent) if scores else []})
         return
     out = Console(highlight=False)
+    if why.untrained:
+        out.print(f"[bold]{RANDOM}[/bold]\n")
     out.print(_table(why))
     out.print(f"\n{why.weighting}.", soft_wrap=True)
     if scores and (silent := name_silent(scores)):
@@ -122,6 +125,7 @@ def _as_json(why: Explanation) -> dict[str, Any]:
         "model": why.title,
         "basis": why.basis,
         "weighted": why.weighted,
+        "untrained": why.untrained,
         "advice": [asdict(said) for said in why.advice()],
         "layers": [
             {

@@ -16,6 +16,7 @@ from ..layers import Convolution, select_layers
 from ..mixing.steered import is_dense
 from ..recipe import recipe_of
 from ..registry import bases, views
+from ..untrained import is_untrained
 from .advice import Advice, Zeroing, advise, zeroing_curve
 from .basis import Basis, make_basis
 from .saliency import Saliency, check_saliency
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-
 _SAMPLES = 24  # kernels kept per layer, for pictures
 # What a file says beside the table and the steps of zeroing.
-_ABOUT = ("basis", "weighted", "weighting", "title", "parameters", "skipped")
+_ABOUT = ("basis", "weighted", "weighting", "title", "parameters", "skipped", "untrained")
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Explanation(Mapping[str, Spectrum]):
     title: str
     parameters: int
     zeroing: tuple[Zeroing, ...]
+    untrained: bool = False  # the weights are random, as the model was built
 
     def __getitem__(self, path: str) -> Spectrum:
         return self.spectra[path]
@@ -136,8 +137,7 @@ class Explanation(Mapping[str, Spectrum]):
         views.find("page")(self, path, pruning=pruning, results=results, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
-        text: str = views.find("notebook")(self)
-        return text
+        return str(views.find("notebook")(self))
 
     def save(self, path: str | Path) -> None:
         """Write the table to a `.parquet` or `.csv` file, which `Explanation.load` reads."""
@@ -228,6 +228,7 @@ def explain(
         weighting=_weighting(saliency),
         title=title or type(model).__name__,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
+        untrained=is_untrained(model),
         zeroing=() if saliency is None else zeroing_curve(
             {path: saliency[path] for path in spectra},
             {path: layer.shape for path, layer in facts.items()},
