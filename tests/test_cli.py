@@ -398,7 +398,7 @@ class TestPrune:
         lines = done.stdout.splitlines()
         assert lines[0] == "Zeroed 1,274 kernels (90.0%), and cut what died of it."
         assert [line.split("  ")[0] for line in lines[3:6]] == [
-            "parameters", "megabytes", "million multiply-adds",
+            "parameters", "kilobytes", "million multiply-adds",
         ]  # fmt: skip
         assert any(line.startswith("Largest change of an output") for line in lines)
         assert lines[-2].startswith(f"Wrote {file}, ")
@@ -438,8 +438,11 @@ class TestPrune:
         ("arguments", "message"),
         [
             ("--zero 1", "below 1 (1 would leave nothing), not 1.0"),
-            ("", "either zero="),
-            ("--zero 0.5 --target-params 0.5", "either zero="),
+            (
+                "",
+                "either --zero SHARE, the share of the kernels to zero, such as 0.9, or --target-",
+            ),
+            ("--zero 0.5 --target-params 0.5", "either --zero SHARE"),
             ("--target-params 0.0001", "of the parameters stay, more than"),
             ("--zero 0.5 --report page.pdf", "'page.pdf' must end in .html"),
             ("--zero 0.5 --report missing/page.html", "'missing'"),

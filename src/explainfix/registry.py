@@ -57,6 +57,7 @@ class Registry(dict[str, T]):
 filters: Registry[Callable[..., Any]] = Registry("filter method", "explainfix list filters")
 bases: Registry[Callable[..., Any]] = Registry("basis", "")
 views: Registry[Callable[..., Any]] = Registry("view", "")  # how results are drawn, see report
+openers: Registry[Callable[..., nn.Module]] = Registry("opener", "")  # of runs, see lab.run.folder
 
 
 class Shown:

@@ -1,6 +1,7 @@
 """The shell's door: parses, calls, prints. Exit code 0, or 2 with one line for a user's mistake."""
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -39,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _mistake(message: str) -> int:
-    line = " ".join(message.split())
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", message)  # libraries colour their messages
+    line = " ".join(plain.split())
     Console(stderr=True, highlight=False, soft_wrap=True).print(
         f"[bold red]error:[/bold red] {escape(line)}"
     )

@@ -13,6 +13,7 @@ from ..explanation import Comparison, Explanation, compare, explain
 from ..explanation.compare import as_change
 from ..report.write import write_page
 from ..store import written
+from ..untrained import RANDOM
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model
 from .inputs import Data, measure_saliency, name_silent
 from .printing import check_output, new_table, print_json
@@ -56,6 +57,8 @@ def explain_(
         print_json(why.as_dict() | {"advice": advice, "silent": unreached})
         return
     out = Console(highlight=False)
+    if why.untrained:
+        out.print(f"[bold]{RANDOM}[/bold]\n")
     out.print(_table(why))
     out.print(f"\n{why.weighting}.", soft_wrap=True)
     if scores and (silent := name_silent(scores)):
@@ -109,6 +112,8 @@ def compare_(
         print_json(difference.as_dict() | {"broken": broken})
         return int(bool(broken))
     out = Console(highlight=False)
+    if difference.warning:
+        out.print(f"[bold]{escape(difference.warning)}[/bold]\n")
     out.print(f"[bold]{escape(difference.verdict)}[/bold]")
     out.print(f"\nA: {escape(before)}\nB: {escape(after)}\n", soft_wrap=True)
     if difference.changed:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..layers import spatial_layers
 from ..recipe import changed_layers, recipes
 from ..registry import Shown
+from ..untrained import RANDOM
 from .explanation import Explanation, explain
 
 if TYPE_CHECKING:
@@ -62,6 +63,15 @@ class Comparison(Shown):
     def verdict(self) -> str:
         """Were the fixed filters really fixed, and what changed?"""
         return f"{self._about_fixed()} {self._about_changes()}"
+
+    @property
+    def warning(self) -> str | None:
+        """What to know before anything else: that weights are random, in either or both."""
+        sides = [why.title for why in (self.before, self.after) if why.untrained]
+        if not sides:
+            return None
+        where = "both networks" if len(sides) == 2 else sides[0]
+        return RANDOM.replace("Random weights", f"Random weights in {where}")
 
     def _about_fixed(self) -> str:
         if self.still_fixed is None:
@@ -119,6 +129,7 @@ class Comparison(Shown):
         return {
             "before": self.before.title,
             "after": self.after.title,
+            "warning": self.warning,
             "verdict": self.verdict,
             "still_fixed": self.still_fixed,
             "not_fixed": self.not_fixed,
@@ -139,7 +150,8 @@ class Comparison(Shown):
         return pd.DataFrame(rows).set_index("layer") if rows else pd.DataFrame()
 
     def __repr__(self) -> str:
-        return f"Comparison of {self.before.title} and {self.after.title}\n{self.verdict}"
+        said = f"{self.warning}\n" if self.warning else ""
+        return f"Comparison of {self.before.title} and {self.after.title}\n{said}{self.verdict}"
 
 
 def compare(

@@ -15,6 +15,7 @@ from ..layers import Convolution, select_layers
 from ..mixing.steered import is_dense
 from ..recipe import recipe_of
 from ..registry import Shown, bases, views
+from ..untrained import RANDOM, is_untrained
 from .advice import Advice, Zeroing, advise, zeroing_curve
 from .basis import Basis, make_basis
 from .saliency import Saliency, check_saliency
@@ -24,10 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-
 _SAMPLES = 24  # kernels kept per layer, for pictures
 # What a file says beside the layers and the steps of zeroing.
-ABOUT = ("basis", "weighted", "weighting", "title", "parameters", "skipped")
+ABOUT = ("basis", "weighted", "weighting", "title", "parameters", "skipped", "untrained")
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class Explanation(Shown, Mapping[str, Spectrum]):
     title: str
     parameters: int
     zeroing: tuple[Zeroing, ...]
+    untrained: bool = False  # the weights are random, as the model was built
 
     def __getitem__(self, path: str) -> Spectrum:
         return self.spectra[path]
@@ -141,7 +142,7 @@ class Explanation(Shown, Mapping[str, Spectrum]):
         kernels = sum(layer.kernels for layer in self.layers.values())
         return (
             f"Explanation of {self.title} by {self.basis}: {len(self)} spatial layers, "
-            f"{kernels:,} kernels\n{self.weighting}"
+            f"{kernels:,} kernels\n{self.weighting}" + f"\n{RANDOM}" * self.untrained
         )
 
     def save(self, path: str | Path) -> None:
@@ -215,6 +216,7 @@ def explain(
         weighting=_weighting(saliency),
         title=title or type(model).__name__,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
+        untrained=is_untrained(model),
         zeroing=() if saliency is None else zeroing_curve(
             {path: saliency[path] for path in spectra},
             {path: layer.shape for path, layer in facts.items()},

@@ -142,9 +142,10 @@ class PruneReport(Shown):
 
     def __str__(self) -> str:
         before, after = self.before, self.after
+        name, unit = ("megabytes", 1e6) if before.bytes >= 1e6 else ("kilobytes", 1e3)
         rows = [
             ("parameters", f"{before.parameters:,}", f"{after.parameters:,}", self.params_kept),
-            ("megabytes", f"{before.bytes / 1e6:,.2f}", f"{after.bytes / 1e6:,.2f}",
+            (name, f"{before.bytes / unit:,.2f}", f"{after.bytes / unit:,.2f}",
              after.bytes / before.bytes),
             ("million multiply-adds", f"{before.multiply_adds / 1e6:,.1f}",
              f"{after.multiply_adds / 1e6:,.1f}",

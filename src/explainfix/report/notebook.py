@@ -18,6 +18,7 @@ from ..prune.outcome import PruneReport
 from ..recipe import Recipe
 from ..registry import views
 from ..steering.outcome import SteerReport
+from ..untrained import RANDOM
 from .condense import Condensed
 from .page import percent, rough
 from .pruning import pruning_data
@@ -108,6 +109,7 @@ def _(why: Explanation) -> Card:
     return Card(
         title=f"Explanation of {why.title}",
         sentences=[
+            RANDOM if why.untrained else "",
             f"{size}. {why.weighting}.",
             f"{_name(shape)} kernels, smooth on top: orange is more than chance, blue less.",
         ],
@@ -147,7 +149,7 @@ def _(found: Comparison) -> Card:
         said = f"{_name(shape)} kernels, smooth on top: orange is more than before, blue less."
     return Card(
         title=f"{found.before.title} → {found.after.title}",
-        sentences=[found.verdict, said],
+        sentences=[found.warning or "", found.verdict, said],
         headings=["layer", "change", "kernels changed", "low frequencies", "fixed by"],
         rows=rows,
         picture=picture,

@@ -16,6 +16,7 @@ from ..explanation.spectrum import Spectrum
 from ..prune.outcome import PruneReport
 from ..registry import views
 from ..store import written
+from ..untrained import RANDOM
 from .condense import Condensed
 from .labels import short_labels
 from .page import render_page
@@ -63,6 +64,7 @@ def page_data(
     ]
     return {
         "title": f"{why.title} → {after.title}" if after else why.title,
+        "warning": comparison.warning if comparison else RANDOM if why.untrained else None,
         "version": __version__,
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "basis": why.basis,
