@@ -726,7 +726,8 @@
     if (!layer.samples?.length) return null;
     const some = layer.samples.length < layer.kernels;
     const all = plural(layer.kernels, "kernel");
-    const count = some ? `${layer.samples.length} of ${all}, most important first` : all;
+    const order = data.weighted ? "most important first" : "spread over the layer";
+    const count = some ? `${layer.samples.length} of ${all}, ${order}` : all;
     return make(
       "section",
       {},
@@ -767,7 +768,7 @@
       ...[
         facts(index),
         ...(shape ? sides(layer).map(([one, whose]) => spectrum(one, shape, whose)) : []),
-        perAxis(layer),
+        data.comparison ? null : perAxis(layer),
         ...(shape ? sides(layer).map(([one, whose]) => sampleSheet(one, shape, whose)) : []),
       ].filter(Boolean),
     );
