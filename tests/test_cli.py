@@ -234,7 +234,7 @@ class TestExplain:
         assert "Give data to see what matters" in printed
         assert max(map(len, printed.splitlines())) <= 80
 
-    @pytest.mark.parametrize("suffix", ["html", "png", "svg", "pdf", "csv", "parquet"])
+    @pytest.mark.parametrize("suffix", ["html", "png", "svg", "pdf", "json", "csv", "parquet"])
     def test_every_kind_of_file(self, tmp_path, suffix, capsys):
         file = tmp_path / f"why.{suffix}"
         assert main(["explain", "unetd", "-o", str(file)]) == 0
@@ -242,7 +242,7 @@ class TestExplain:
         assert file.stat().st_size > 2000
         assert main(["explain", "unetd", "-o", str(file)]) == 2
         assert main(["explain", "unetd", "-o", str(file), "--force"]) == 0
-        if suffix in ("csv", "parquet"):
+        if suffix in ("json", "csv", "parquet"):
             assert len(xf.Explanation.load(file)) == 16
 
     def test_with_data(self, data, capsys):
@@ -317,13 +317,37 @@ class TestCompare:
         )
         assert main(["compare", before, after]) == 0
         printed = capsys.readouterr().out
-        assert "Yes: the filters of all 8 fixed layers are as they were fixed." in printed
+        assert printed.startswith(
+            "All 8 fixed layers are as they were fixed. 1 of 16 layers changed"
+        )
+        assert "and 15 layers that did not change" in printed
+        assert max(map(len, printed.splitlines())) <= 80
         assert main(["compare", before, broken, "--json"]) == 0
         printed = json.loads(capsys.readouterr().out)
         assert printed["still_fixed"] is False
-        assert "encoder.0.0.3" in printed["answer"]
+        assert list(printed["not_fixed"]) == ["encoder.0.0.3"]
+        assert "encoder.0.0.3" in printed["verdict"]
         changed = {row["layer"] for row in printed["layers"] if row["changed"]}
         assert changed == {"encoder.0.0.3", "decoder.0.before.3"}
+
+    def test_rules_give_exit_codes(self, files, capsys):
+        before, after, broken = (
+            str(files / f"{n}.safetensors") for n in ("before", "after", "broken")
+        )
+        assert main(["compare", before, after, "--require-fixed"]) == 0
+        assert main(["compare", before, before, "--require-fixed", "--max-change", "0"]) == 0
+        assert "failed" not in capsys.readouterr().out
+        assert main(["compare", before, after, "--max-change", "0.1"]) == 1
+        assert "failed: decoder.0.before.3: changed by" in capsys.readouterr().out
+        assert main(["compare", before, after, "--max-change", "100"]) == 0
+        capsys.readouterr()
+        assert main(["compare", before, broken, "--require-fixed", "--json"]) == 1
+        (said,) = json.loads(capsys.readouterr().out)["broken"]
+        assert said.startswith("encoder.0.0.3: kernels differ from 'ghaar'")
+        assert main(["compare", "unetd", "unetd", "--require-fixed"]) == 1
+        assert "failed: no layer is fixed in either network" in capsys.readouterr().out
+        assert main(["compare", before, after, "--max-change", "-1"]) == 2
+        assert "--max-change must be at least 0" in capsys.readouterr().err
 
     def test_checkpoints_of_any_origin(self, tmp_path, capsys):
         model = xf.create_model("unetd")
@@ -374,7 +398,7 @@ class TestPrune:
         lines = done.stdout.splitlines()
         assert lines[0] == "Zeroed 1,274 kernels (90.0%), and cut what died of it."
         assert [line.split("  ")[0] for line in lines[3:6]] == [
-            "parameters", "megabytes", "million multiply-adds",
+            "parameters", "kilobytes", "million multiply-adds",
         ]  # fmt: skip
         assert any(line.startswith("Largest change of an output") for line in lines)
         assert lines[-2].startswith(f"Wrote {file}, ")
@@ -414,8 +438,11 @@ class TestPrune:
         ("arguments", "message"),
         [
             ("--zero 1", "below 1 (1 would leave nothing), not 1.0"),
-            ("", "either zero="),
-            ("--zero 0.5 --target-params 0.5", "either zero="),
+            (
+                "",
+                "either --zero SHARE, the share of the kernels to zero, such as 0.9, or --target-",
+            ),
+            ("--zero 0.5 --target-params 0.5", "either --zero SHARE"),
             ("--target-params 0.0001", "of the parameters stay, more than"),
             ("--zero 0.5 --report page.pdf", "'page.pdf' must end in .html"),
             ("--zero 0.5 --report missing/page.html", "'missing'"),

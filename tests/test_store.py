@@ -390,21 +390,10 @@ class TestWriting:
 
 
 class TestReadWeights:
-    def test_safetensors_and_pth_and_checkpoints(self, tmp_path):
-        state = UNetD().state_dict()
-        save_file(state, tmp_path / "a.safetensors")
-        torch.save(state, tmp_path / "b.pth")
-        torch.save({"state_dict": state, "epoch": 3}, tmp_path / "c.pth")
-        ddp = {f"module.{name}": value for name, value in state.items()}
-        torch.save({"model": ddp}, tmp_path / "d.pth")
-        for path in tmp_path.iterdir():
-            read = read_weights(path)
-            assert set(read) == set(state)
-            assert all(torch.equal(read[name], state[name]) for name in state)
-
     def test_a_pickle_is_never_executed(self, tmp_path):
         torch.save(UNetD(), tmp_path / "whole.pth")
-        with pytest.raises(ValueError, match="damaged, or holds more than tensors"):
+        message = r"more than tensors, a explainfix\.zoo\.unetd\.UNetD, .* content\.state_dict\(\)"
+        with pytest.raises(ValueError, match=message):
             read_weights(tmp_path / "whole.pth")
 
     def test_a_file_without_a_state(self, tmp_path):

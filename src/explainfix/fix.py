@@ -25,6 +25,7 @@ from .mixing.mix import layers_to_mix, mix_
 from .mixing.steered import path_as_one
 from .recipe import FROM_MODELS, KernelRecipe, Recipe, digest, mark_fixed, recipe_of, rounded
 from .registry import filters, unknown
+from .untrained import teaches_nothing
 
 KernelScale = Literal["paper", "fan_in"]
 
@@ -53,6 +54,7 @@ def method_options(method: str) -> dict[str, tuple[Any, ...]]:
     }
 
 
+@teaches_nothing
 def fix_(
     model: nn.Module,
     method: str,

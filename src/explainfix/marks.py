@@ -4,6 +4,7 @@
 |---|---|---|
 | a model | `ORIGIN`: what `create_model` was asked for, or `None` | `store.set_origin` |
 | a module | `CHANGES`: how modules in it were cut, parted or merged, and when | `changes` |
+| a model | `UNTRAINED`: checksums of the random weights that it was built with | `untrained` |
 | a convolution | `RECIPE`: how its kernels were fixed; in a state_dict's metadata too | `recipe` |
 | a convolution | `WAITING`: a recipe, until the load that brought it has ended | `recipe` |
 | a convolution | a state_dict hook and a load_state_dict hook that carry its recipe | `recipe` |
@@ -15,6 +16,7 @@ No parameter, buffer, module or key of a state_dict is added, and no class chang
 """
 
 ORIGIN = "explainfix_origin"
+UNTRAINED = "explainfix_untrained"
 CHANGES = "explainfix_changes"
 RECIPE = "explainfix_recipe"
 WAITING = "explainfix_waiting"

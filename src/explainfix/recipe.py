@@ -20,7 +20,7 @@ from .filters.exact import Array, Draw
 from .layers import Convolution, spatial_layers
 from .marks import RECIPE, WAITING
 from .private import has_load_hook, running_load
-from .registry import filters
+from .registry import Shown, filters
 
 # What a method may ask for by name: kernels that come from a model, which no recipe can give back.
 FROM_MODELS = frozenset({"own", "guide"})
@@ -43,7 +43,7 @@ class KernelRecipe:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Shown):
     """What `fix_` did: the method, its seed and options, and a digest of each layer's kernels."""
 
     method: str
@@ -51,6 +51,11 @@ class Recipe:
     scale: str
     options: Mapping[str, Any]
     digests: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        count = f"{len(self.digests)} layer{'s' * (len(self.digests) != 1)}"
+        return f"Recipe: {self.method}, seed {self.seed}, scale {self.scale}{options}; {count}"
 
 
 def recipes(model: nn.Module) -> dict[str, KernelRecipe]:

@@ -57,6 +57,15 @@ class Registry(dict[str, T]):
 filters: Registry[Callable[..., Any]] = Registry("filter method", "explainfix list filters")
 bases: Registry[Callable[..., Any]] = Registry("basis", "")
 views: Registry[Callable[..., Any]] = Registry("view", "")  # how results are drawn, see report
+openers: Registry[Callable[..., nn.Module]] = Registry("opener", "")  # of runs, see lab.run.folder
+
+
+class Shown:
+    """A result that shows itself in a notebook, by a view of `report`."""
+
+    def _repr_html_(self) -> str:
+        text: str = views.find("notebook")(self)
+        return text
 
 
 @dataclass(frozen=True)

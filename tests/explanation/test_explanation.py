@@ -155,7 +155,7 @@ class TestSanityChecksOfThePaper:
 
 
 class TestFiles:
-    @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+    @pytest.mark.parametrize("suffix", [".json", ".csv", ".parquet"])
     @pytest.mark.parametrize("weighted", [False, True])
     def test_round_trip(self, tmp_path, suffix, weighted):
         model = network()
@@ -167,13 +167,13 @@ class TestFiles:
         again = xf.Explanation.load(file)
         assert list(again) == list(why)
         for path in why:
-            torch.testing.assert_close(again[path].ed, why[path].ed)
+            assert torch.equal(again[path].ed, why[path].ed)  # to the last bit
             for one, other in zip(again[path].e1, why[path].e1, strict=True):
                 torch.testing.assert_close(one, other)
         assert again.layers["a"].fixed_by == "ghaar"
         assert again.layers["b"].fixed_by is None
         assert [str(a) for a in again.advice()] == [str(a) for a in why.advice()]
-        assert again.title == "small"
+        assert again.as_dict() == why.as_dict()
         torch.testing.assert_close(again.totals[3, 3].ed, why.totals[3, 3].ed)
 
     def test_the_table_is_keyed_by_path(self):
@@ -184,11 +184,14 @@ class TestFiles:
 
     def test_other_endings_and_other_files(self, tmp_path):
         why = xf.explain(network())
-        with pytest.raises(ValueError, match=r"must end in \.parquet or \.csv"):
+        with pytest.raises(ValueError, match=r"must end in \.json, \.parquet or \.csv"):
             why.save(tmp_path / "why.xlsx")
         (tmp_path / "other.csv").write_text("a,b\n1,2\n")
         with pytest.raises(ValueError, match="holds no explanation"):
             xf.Explanation.load(tmp_path / "other.csv")
+        (tmp_path / "other.json").write_text("[1, 2]")
+        with pytest.raises(ValueError, match="holds no explanation"):
+            xf.Explanation.load(tmp_path / "other.json")
 
 
 class TestMistakes:

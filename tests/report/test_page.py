@@ -10,7 +10,9 @@ import pytest
 from torch import nn
 
 from explainfix import explain
+from explainfix.report.labels import short_labels
 from explainfix.report.page import render_page
+from explainfix.report.scale import against_chance, chance_limit, differences
 from explainfix.report.write import page_data
 
 HOSTILE = """</script><script>alert(1)</script><!-- "quoted" & 'single' <b>"""
@@ -67,22 +69,38 @@ def example(shapes, *, weighted=True, samples=24, comparison=False, pruning=Fals
             "band": [0.8 * energy.mean(), 1.2 * energy.mean()],
             "samples": random.normal(size=(samples, size)).tolist(),
         }
+        layer["against"] = against_chance(layer["ed"], [1 / size] * size)
+        layer["other"] = None
+        if comparison:
+            ed = layer["ed"][::-1]
+            layer["other"] = {key: layer[key] for key in ("kernels", "band", "samples")} | {
+                "ed": ed,
+                "against": layer["against"][::-1],
+                "difference": differences(layer["ed"], ed),
+            }
         layers.append(layer)
         entry = by_name.setdefault(
             name,
             {"name": name, "shape": list(shape), "basis": filters, "frequencies": frequencies}
+            | {"limits": {"chance": 0.5, "difference": 0.5}}
             | {"layers": [], "total": {"ed": [0.0] * size, "e1": [], "e0": layer["e0"]}},
         )
         entry["layers"].append(index)
         entry["total"]["ed"] = np.add(entry["total"]["ed"], energy).tolist()
+    for layer, label in zip(layers, short_labels([layer["path"] for layer in layers]), strict=True):
+        layer["label"] = label
+    for entry in by_name.values():
+        mine = [layers[index]["against"] for index in entry["layers"]]
+        entry["limits"]["chance"] = chance_limit(mine)
     compared = [
-        {key: layer[key] for key in ("path", "kernels")}
-        | {"distance": 0.1, "changed": 3, "moved": 0.02}
-        | {"ed_a": layer["ed"], "ed_b": layer["ed"][::-1]}
-        for layer in layers
+        {key: layer[key] for key in ("path", "kernels", "fixed")}
+        | {"distance": 0.1, "changed": 3, "moved": 0.02, "change": "2%"}
+        | {"low_before": 0.3, "low_after": 0.4}
+        for layer in reversed(layers)
     ]
     return {
         "title": "torchvision:resnet50",
+        "warning": None,
         "version": "0.1.0",
         "date": "2026-11-16",
         "basis": "dct2",
@@ -99,12 +117,17 @@ def example(shapes, *, weighted=True, samples=24, comparison=False, pruning=Fals
             {"kind": kind, "title": f"About {kind}", "text": "Half of it lies in 3 of 9 patterns."}
             for kind in ("frequency", "layers", "stages", "zeroing", "chance")
         ],
+        "scales": [("difference", "B minus A"), ("before", "A"), ("after", "B")]
+        if comparison
+        else [("chance", "Against chance"), *([("energy", "Energy")] if weighted else [])],
         "shapes": list(by_name.values()),
         "layers": layers,
         "skipped": [{"path": "fc", "reason": "not a convolution"}],
         "comparison": {
-            "other": "after.safetensors",
-            "answer": "The fixed filters are still fixed.",
+            "before": "before.safetensors",
+            "after": "after.safetensors",
+            "verdict": "All 2 fixed layers are as they were fixed. 3 of 4 layers changed.",
+            "tone": "good",
             "layers": compared,
         }
         if comparison
@@ -157,7 +180,9 @@ def embedded(page: str):
 
 def test_hostile_names_stay_text():
     data = example([(3, 3)] * 3, paths=[HOSTILE, "b", "c"], comparison=True, pruning=True)
-    data["title"] = data["comparison"]["other"] = data["skipped"][0]["path"] = HOSTILE
+    data["title"] = data["comparison"]["after"] = data["warning"] = data["skipped"][0]["path"] = (
+        HOSTILE
+    )
     page = render_page(data)
     assert "<script>alert" not in page
     assert "<!-- " not in page
@@ -262,18 +287,72 @@ def test_hover_tells_layer_filter_and_value(show):
     text = tip.inner_text()
     assert "layer2.1.conv2" in text
     assert "basis filter 2: vertical 1, horizontal 0" in text
-    assert re.search(r"\d+(\.\d)?% of the layer · (more|less|no more) than chance", text)
+    assert re.search(r"\d+(\.\d)?% of the layer · ([\d.]+× chance|no more than chance)", text)
     page.locator("h1").hover()
     assert tip.is_hidden()
 
 
-def test_scale_switches_from_share_to_energy(show):
+def test_scale_switches_from_chance_to_energy(show):
     page = show(example(RESNET))
     cell = page.locator(".grid [data-layer='5'][data-filter='0']")
-    share = cell.get_attribute("aria-label")
+    assert cell.get_attribute("aria-label").endswith("× chance")
     page.locator("#scale").get_by_text("Energy", exact=True).click()
-    assert share.endswith("%")
     assert re.search(r", [\d.]+$", cell.get_attribute("aria-label"))
+    assert page.locator(".cell.parted").count() == 0
+
+
+def colours(page, layer):
+    """The red and blue bytes of the cells of a layer."""
+    script = """node => {
+      const paint = document.createElement("canvas").getContext("2d");
+      paint.fillStyle = getComputedStyle(node).backgroundColor;
+      paint.fillRect(0, 0, 1, 1);
+      return [...paint.getImageData(0, 0, 1, 1).data];
+    }"""
+    cells = page.locator(f".grid [data-layer='{layer}']").all()
+    return [(rgb[0], rgb[2]) for rgb in (cell.evaluate(script) for cell in cells)]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_networks_that_are_nearly_even_do_not_look_alike(show, scheme):
+    """Twelve percent of a layer is more than chance, ten is less: orange and blue."""
+    data = example([(3, 3)] * 3, weighted=False)
+    mostly = [0.14, 0.10, 0.10, 0.12, 0.11, 0.11, 0.10, 0.11, 0.11]
+    for layer, energies in zip(data["layers"], (mostly, mostly[::-1], mostly), strict=True):
+        layer["ed"] = energies
+        layer["against"] = against_chance(energies, [1 / 9] * 9)
+        layer["band"] = [0.108, 0.115]
+    data["layers"][2]["band"] = [0.05, 0.2]  # of few kernels: all of it could be chance
+    data["shapes"][0]["limits"]["chance"] = chance_limit(
+        layer["against"] for layer in data["layers"]
+    )
+    page = show(data, color_scheme=scheme)
+    first, second, third = (colours(page, layer) for layer in range(3))
+    assert first[0][0] > first[0][1] + 60  # orange
+    assert first[1][1] > first[1][0] + 15  # blue
+    assert second == first[::-1]
+    even = first[4][0] - first[4][1]  # 0.11 is chance
+    for (red, blue), (faint_red, faint_blue) in zip(first[:4], third[:4], strict=True):
+        assert abs(faint_red - faint_blue - even) < 0.5 * abs(red - blue - even)
+
+
+def test_labels_tell_blocks_apart(show):
+    paths = [f"layer{i}.0.conv2" for i in range(1, 5)]
+    page = show(example([(3, 3)] * 4, paths=paths))
+    assert page.locator(".names > span").all_inner_texts() == paths
+    paths = [f"blocks.{i}.a_module_with_a_long_name.conv_dw" for i in range(4)]
+    shown = show(example([(3, 3)] * 4, paths=paths)).locator(".names > span").all_inner_texts()
+    assert len(set(shown)) == 4
+    assert max(map(len, shown)) <= 18
+
+
+def test_random_weights_are_said_at_the_top(show):
+    data = example([(3, 3)] * 3)
+    assert show(data).locator(".warning").count() == 0
+    page = show(data | {"warning": "Random weights: this shows the initialisation."})
+    warning = page.locator(".warning")
+    assert warning.inner_text() == "Random weights: this shows the initialisation."
+    assert warning.bounding_box()["y"] < page.locator(".numbers").bounding_box()["y"]
 
 
 def test_one_scale_is_enough_when_all_layers_weigh_the_same(show):
@@ -464,10 +543,65 @@ def test_print_is_light_and_complete(show):
 
 
 def test_comparison_appears_only_with_data(show):
-    assert show(example([(3, 3)] * 3)).locator("#comparison").count() == 0
+    assert show(example([(3, 3)] * 3)).locator("#comparison, #changes").count() == 0
     page = show(example([(3, 3)] * 3, comparison=True))
-    assert page.locator("#comparison .answer").inner_text() == "The fixed filters are still fixed."
-    assert page.locator("#comparison .paired").count() == 3
+    assert page.locator("#comparison .answer").inner_text().startswith("All 2 fixed layers are")
+    assert page.locator("#changes .paired").count() == 3
+
+
+def test_a_comparison_has_its_verdict_first_then_the_difference_then_layers(show):
+    page = show(example([(3, 3)] * 4, comparison=True))
+    places = [
+        page.locator(part).first.bounding_box()["y"] for part in (".answer", ".grid", "#changes")
+    ]
+    assert places == sorted(places)
+    names = page.locator("#changes tbody th").all_inner_texts()
+    assert names == [f"layer1.{i}.conv2" for i in (3, 2, 1, 0)]  # as given: the most changed first
+    cell = page.locator(".grid [data-layer='1'][data-filter='0']")
+    assert re.search(r", −\d+%$", cell.get_attribute("aria-label"))
+    red, blue = colours(page, 1)[0]
+    assert blue > red  # less than before
+    cell.hover()
+    assert re.search(r"\d+% → [\d.]+% of the layer", page.locator("#tooltip").inner_text())
+    page.locator("#scale").get_by_text("B", exact=True).click()
+    assert cell.get_attribute("aria-label").endswith("× chance")
+    page.locator("#changes tbody tr").first.click()
+    heads = page.locator("#panel h3").all_inner_texts()
+    assert heads[:2] == ["Spectrum in A", "Spectrum in B"]
+    assert page.locator("#panel .sheet").count() == 2
+
+
+CUT = """() => [...document.querySelectorAll("main *, header *, footer *")]
+  .filter((node) => !node.closest(".scroll, .table-frame, .unseen, [hidden]"))
+  .filter((node) => node.getClientRects().length)
+  .filter((node) => {
+    const box = node.getBoundingClientRect();
+    return box.right > innerWidth + 1 || box.left < -1;
+  })
+  .map((node) => node.outerHTML.slice(0, 80))"""
+
+
+@pytest.mark.parametrize("comparison", [False, True])
+def test_nothing_is_cut_off_on_a_phone(show, comparison):
+    data = example(RESNET, comparison=comparison, pruning=not comparison, samples=4)
+    data["title"] = data["weighting"] = "a_name_without_a_space" * 6
+    data["warning"] = "Random weights in some_long_file_name.safetensors: this shows"
+    page = show(data, width=390, height=844)
+    assert page.evaluate(CUT) == []
+
+
+def test_frames_show_that_they_scroll(show):
+    page = show(example(RESNET), width=390, height=844)
+    edges = page.locator(".edges", has=page.locator("#layers"))
+    shade = "node => getComputedStyle(node, '::after').opacity"
+    page.wait_for_function("document.querySelector('.edges:has(#layers).more-right')")
+    assert edges.evaluate(shade) == "1"
+    edges.locator(".table-frame").evaluate("node => node.scrollTo(node.scrollWidth, 0)")
+    page.wait_for_function("document.querySelector('.edges:has(#layers):not(.more-right)')")
+    assert edges.evaluate(shade) == "0"
+    assert "more-left" in edges.get_attribute("class")
+    wide = show(example([(3, 3)] * 3), width=1280)
+    assert wide.locator(".edges.more-right").count() == 0
 
 
 def test_results_are_a_table_as_they_stand(show):
@@ -600,6 +734,8 @@ def test_gaps_in_the_numbers_are_shown_as_gaps(show):
     data["layers"][0]["ed"][4] = float("nan")
     data["layers"][1] |= {"ed": [float("nan")] * 9, "band": [float("nan")] * 2, "samples": []}
     data["layers"][1] |= {"low_share": float("nan"), "e1": [], "e0": None}
+    for layer in data["layers"]:
+        layer["against"] = against_chance(layer["ed"], [1 / 9] * 9)
     page = show(data)
     cell = page.locator(".grid [data-layer='0'][data-filter='4']")
     assert "missing" in cell.get_attribute("class")

@@ -56,12 +56,6 @@ def test_writing_keeps_an_existing_file_unless_asked(why, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["why.html"]
 
 
-def test_in_a_notebook_it_shows_itself(why):
-    shown = why._repr_html_()
-    assert shown.startswith("<iframe srcdoc=")
-    assert "<script" not in shown  # escaped into the frame
-
-
 def test_an_explanation_read_from_a_file_has_a_page_too(why, tmp_path):
     why.save(tmp_path / "why.parquet")
     xf.Explanation.load(tmp_path / "why.parquet").to_html(tmp_path / "why.html")

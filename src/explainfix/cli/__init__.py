@@ -1,6 +1,7 @@
 """The shell's door: parses, calls, prints. Exit code 0, or 2 with one line for a user's mistake."""
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -8,7 +9,8 @@ import cyclopts
 from rich.console import Console
 from rich.markup import escape
 
-from . import evaluating as evaluating  # registers the commands
+from . import checking as checking  # registers the commands
+from . import evaluating as evaluating
 from . import explaining as explaining
 from . import exporting as exporting
 from . import fixing as fixing
@@ -23,7 +25,7 @@ from .app import app
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
-        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except cyclopts.CycloptsError as error:
         return _mistake(str(error))
@@ -34,11 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _mistake(_in_words(error))
     except KeyboardInterrupt:
         return 130
-    return 0
+    return code or 0
 
 
 def _mistake(message: str) -> int:
-    line = " ".join(message.split())
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", message)  # libraries colour their messages
+    line = " ".join(plain.split())
     Console(stderr=True, highlight=False, soft_wrap=True).print(
         f"[bold red]error:[/bold red] {escape(line)}"
     )

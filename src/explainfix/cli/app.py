@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from torch import nn
 
 from .. import __version__
+from ..lab.run import folder as folder  # registers how a run is opened
 from ..zoo.opening import open_guide as zoo_open_guide
 from ..zoo.opening import open_network
 from .printing import track_progress
@@ -27,8 +28,9 @@ Force = Annotated[bool, Parameter(negative="", help="Overwrite the output file."
 Model = Annotated[
     str,
     Parameter(
-        help="A model's name (explainfix list models), NAME@FILE for the weights in a .pth or "
-        "safetensors file, or a file that explainfix saved."
+        help="A model's name (explainfix list models) or FILE.py:FACTORY; with @FILE for the "
+        "weights in a file, a checkpoint or one that explainfix saved; a file that explainfix "
+        "saved; or a run's folder, RUN or RUN@last."
     ),
 ]
 
@@ -41,7 +43,8 @@ class Build:
     Parameters
     ----------
     weights
-        'pretrained', or a safetensors or .pth file (default: random).
+        'pretrained', or a file: a checkpoint, safetensors, or one that explainfix saved (default:
+        random).
     num_classes
         Number of outputs (default: the model's own).
     in_channels
@@ -54,7 +57,7 @@ class Build:
 
 
 def open_model(model: str, build: Build) -> nn.Module:
-    """The model of a name, with the weights of a file (NAME@FILE), or in a file `save` wrote."""
+    """The model that this names, see `open_network`."""
     return open_network(model, **asdict(build), progress=REGENERATING)
 
 

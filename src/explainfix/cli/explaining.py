@@ -2,20 +2,23 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from ..explanation import Comparison, Explanation, compare, explain
+from ..explanation.compare import as_change
 from ..report.write import write_page
 from ..store import written
+from ..untrained import RANDOM
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model
 from .inputs import Data, measure_saliency, name_silent
 from .printing import check_output, new_table, print_json
 
-_KINDS = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
+_KINDS = (".html", ".png", ".svg", ".pdf", ".json", ".csv", ".parquet")
 _Output = Annotated[Path | None, OUTPUT]
 
 
@@ -36,7 +39,8 @@ def explain_(
     Parameters
     ----------
     output
-        Where to write: a page (.html), a figure (.png, .svg, .pdf) or a table (.csv, .parquet).
+        Where to write: a page (.html), a figure (.png, .svg, .pdf) or the numbers (.json,
+        .csv, .parquet), which `explainfix check --baseline` reads.
     basis
         What to look at the filters through.
     """
@@ -48,9 +52,13 @@ def explain_(
     if output is not None:
         _write(why, output, overwrite=force)
     if as_json:
-        print_json(_as_json(why) | {"silent": list(scores.silent) if scores else []})
+        advice = [asdict(said) for said in why.advice()]
+        unreached = list(scores.silent) if scores else []
+        print_json(why.as_dict() | {"advice": advice, "silent": unreached})
         return
     out = Console(highlight=False)
+    if why.untrained:
+        out.print(f"[bold]{RANDOM}[/bold]\n")
     out.print(_table(why))
     out.print(f"\n{why.weighting}.", soft_wrap=True)
     if scores and (silent := name_silent(scores)):
@@ -70,40 +78,54 @@ def compare_(
     /,
     *,
     output: _Output = None,
+    require_fixed: Annotated[bool, Parameter(negative="")] = False,
+    max_change: float | None = None,
     force: Force = False,
     as_json: Json = False,
-) -> None:
-    """Compare two models: what changed, and are the fixed filters still fixed?
+) -> int:
+    """Compare two models: are the fixed filters still fixed, and what changed?
+
+    The exit code is 1 if a rule that was asked for is broken.
 
     Parameters
     ----------
     output
         A page (.html) or a table (.csv) to write.
+    require_fixed
+        Fail if a fixed layer is not as its recipe says, or lost its recipe.
+    max_change
+        Fail if a layer's kernels moved by more, relative to their size, such as 0.1; where
+        shapes differ, if more of its energy moved.
     """
     check_output(output, ".html", ".csv", overwrite=force)
+    if max_change is not None and not max_change >= 0:
+        raise ValueError(f"--max-change must be at least 0, not {max_change}")
     first, second = open_model(before, Build()), open_model(after, Build())
     difference = compare(first, second, titles=(before, after))
+    broken = difference.broken(require_fixed=require_fixed, max_change=max_change)
     if output is not None and output.suffix == ".html":
         write_page(difference.before, output, comparison=difference, overwrite=force)
     elif output is not None:
         with written(output, overwrite=force) as temporary:
             difference.table().to_csv(temporary)
     if as_json:
-        rows = difference.table().reset_index().to_dict("records")
-        print_json(
-            {"still_fixed": difference.still_fixed, "answer": difference.answer, "layers": rows}
-        )
-        return
+        print_json(difference.as_dict() | {"broken": broken})
+        return int(bool(broken))
     out = Console(highlight=False)
-    out.print(_comparison_table(difference))
-    for path in difference.only_before:
-        out.print(f"only before: {escape(path)}")
-    for path in difference.only_after:
-        out.print(f"only after:  {escape(path)}")
-    out.print("\n[bold]Were the fixed filters really fixed?[/bold]")
-    out.print(escape(difference.answer))
+    if difference.warning:
+        out.print(f"[bold]{escape(difference.warning)}[/bold]\n")
+    out.print(f"[bold]{escape(difference.verdict)}[/bold]")
+    out.print(f"\nA: {escape(before)}\nB: {escape(after)}\n", soft_wrap=True)
+    if difference.changed:
+        out.print("How far kernels moved; how many; both spectra, from low to high frequency.")
+        out.print(_comparison_table(difference))
+    for path, why in difference.not_compared.items():
+        out.print(f"not compared: {escape(path)}, {escape(why)}")
+    for rule in broken:
+        out.print(f"[bold red]failed:[/bold red] {escape(rule)}")
     if output is not None:
         out.print(f"\nWrote {escape(str(output))}.", soft_wrap=True)
+    return int(bool(broken))
 
 
 def _write(why: Explanation, output: Path, *, overwrite: bool) -> None:
@@ -111,37 +133,17 @@ def _write(why: Explanation, output: Path, *, overwrite: bool) -> None:
         why.to_html(output, overwrite=overwrite)
         return
     with written(output, overwrite=overwrite) as temporary:
-        if output.suffix in (".csv", ".parquet"):
+        if output.suffix in (".json", ".csv", ".parquet"):
             why.save(temporary)
         else:
             why.plot().savefig(temporary)
 
 
-def _as_json(why: Explanation) -> dict[str, Any]:
-    return {
-        "model": why.title,
-        "basis": why.basis,
-        "weighted": why.weighted,
-        "advice": [asdict(said) for said in why.advice()],
-        "layers": [
-            {
-                "layer": path,
-                "kernel": list(layer.shape),
-                "fixed_by": layer.fixed_by,
-                "saliency_share": why.share_of(path),
-                "low_share": layer.low_share,
-                "low_chance": list(layer.low_chance),
-                "ed": why[path].ed.tolist(),
-            }
-            for path, layer in why.layers.items()
-        ],
-        "skipped": why.skipped,
-    }
-
-
 def _table(why: Explanation) -> Table:
     """A line per layer: its spectrum as a row of blocks, and its shares."""
-    table = new_table("spatial layer", "kernel")
+    table = new_table()
+    table.add_column("spatial layer", overflow="fold")  # a name is never cut
+    table.add_column("kernel")
     table.add_column("energy, low to high", no_wrap=True)
     for heading in ("low", "by chance", *(["saliency"] if why.weighted else [])):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -156,25 +158,45 @@ def _table(why: Explanation) -> Table:
     return table
 
 
-def _blocks(values: list[float], most: int = 13) -> str:
-    """Bars of eight heights; long spectra are averaged in runs."""
-    step = -(-len(values) // most)
-    runs = [values[i : i + step] for i in range(0, len(values), step)]
-    means = [sum(run) / len(run) for run in runs]
-    top = max(means) or 1.0
+def _blocks(values: list[float], *, top: float | None = None, most: int = 13) -> str:
+    """Bars of eight heights, the highest at `top`; long spectra are averaged in runs."""
+    means = _averaged(values, most)
+    top = top or max(means) or 1.0
     return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * mean / top))] for mean in means)
 
 
+def _averaged(values: list[float], most: int) -> list[float]:
+    step = -(-len(values) // most)
+    runs = [values[i : i + step] for i in range(0, len(values), step)]
+    return [sum(run) / len(run) for run in runs]
+
+
 def _comparison_table(difference: Comparison) -> Table:
-    table = new_table("spatial layer", right=("kernels", "changed", "moved by", "energy moved"))
-    table.add_column("fixed by")
-    for path, change in difference.layers.items():
+    """A line per layer that changed, the most changed first: both spectra on one scale."""
+    table = new_table()
+    table.add_column("spatial layer", overflow="fold")  # a name is never cut
+    for heading in ("change", "kernels"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("A", "B"):
+        table.add_column(heading, no_wrap=True)
+    if difference.fixed:
+        table.add_column("fixed by")
+    for path in difference.changed:
+        change = difference.layers[path]
+        pair = [
+            [value / max(sum(ed), 1e-300) for value in ed]
+            for ed in (why[path].ed.tolist() for why in (difference.before, difference.after))
+        ]
+        top = max(value for shares in pair for value in _averaged(shares, 9))
         table.add_row(
             path,
-            f"{change.kernels:,}",
-            "other shape" if change.changed is None else f"{change.changed:,}",
-            "" if change.moved is None else f"{change.moved:.1%}",
-            f"{change.distance:.1%}",
-            difference.before.layers[path].fixed_by or difference.after.layers[path].fixed_by,
+            as_change(change.change),
+            "other" if change.changed is None else f"{change.changed / change.kernels:.0%}",
+            *(_blocks(shares, top=top, most=9) for shares in pair),
+            *([difference.fixed_by(path)] if difference.fixed else []),
         )
+    same = len(difference.layers) - len(difference.changed)
+    if same:
+        table.caption = f"and {same} layers that did not change"
+        table.caption_justify = "left"
     return table

@@ -14,7 +14,7 @@ from rich.markup import escape
 from ..export import export_onnx
 from ..running import example_input
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model
-from .printing import check_output, print_json, show_status
+from .printing import check_output, describe_size, print_json, show_status
 
 
 @app.command
@@ -52,7 +52,7 @@ def export(
     out = Console(highlight=False, soft_wrap=True)
     out.print(escape(str(report)))
     out.print(
-        f"Wrote {escape(str(output))}, {report.bytes / 1e6:.1f} MB, ONNX opset {report.opset}."
+        f"Wrote {escape(str(output))}, {describe_size(report.bytes)}, ONNX opset {report.opset}."
     )
 
 

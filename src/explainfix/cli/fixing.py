@@ -20,10 +20,11 @@ from ..mixing.mix import unmixed_layers
 from ..mixing.steered import steered_layers
 from ..recipe import can_regenerate, recipes
 from ..registry import datasets, filters
-from ..store import check_free, save
+from ..store import save
+from ..untrained import RANDOM, is_untrained
 from ..zoo import list_models
 from .app import OUTPUT, Build, Force, Json, Model, app, open_guide, open_model
-from .printing import new_table, print_json, track_progress
+from .printing import check_output, describe_size, new_table, print_json, track_progress
 
 
 @Parameter(name="*")
@@ -79,7 +80,7 @@ def fix(
     """
     rule = rule or Rule()
     filters.find(method)
-    check_free(output, overwrite=force)
+    check_output(output, ".safetensors", overwrite=force)
     network = open_model(model, build or Build())
     recipe = fix_(
         network,
@@ -108,7 +109,7 @@ def fix(
         f"by [bold]{method}[/bold], seed {recipe.seed}"
         + (f", {len(mixed)} of them mixed by a learned 1x1" if mixed else "")
         + f".\nLeft to learn: {learned:,} of {total:,} parameters ({learned / total:.1%}).\n"
-        f"Wrote {escape(str(output))}, {size / 1e6:.1f} MB."
+        f"Wrote {escape(str(output))}, {describe_size(size)}."
         + (f"\n[bold]Note[/bold]: {warning}" if warning else "")
         + (f"\n[bold]Note[/bold]: {missing}" if missing else ""),
         soft_wrap=True,
@@ -221,7 +222,8 @@ def info(model: Model, /, *, build: Build | None = None, as_json: Json = False) 
     unmixed = _unmixed(network, (row["layer"] for row in rows))
     if as_json:
         counts = {"parameters": total, "spatial_parameters": spatial, "learned_parameters": learned}
-        print_json({"model": model, **counts, "unmixed": unmixed, "spatial_layers": rows})
+        known = {"untrained": is_untrained(network), "unmixed": unmixed}
+        print_json({"model": model, **counts, **known, "spatial_layers": rows})
         return
     table = new_table("spatial layer", right=("kernel", "kernels", "parameters", "share"))
     table.add_column("fixed by" if fixed else "")
@@ -245,6 +247,8 @@ def info(model: Model, /, *, build: Build | None = None, as_json: Json = False) 
         out.print(f"Left to learn: {learned:,} parameters ({learned / total:.1%}).")
     if len(fixed) < len(rows):
         out.print(f"With all of them fixed, {left:,} ({left / total:.1%}) would be left to learn.")
+    if is_untrained(network):
+        out.print(f"[bold]{RANDOM}[/bold]")
     if missing := _of_mixing(network, unmixed):
         out.print(f"[bold]Note[/bold]: {missing}", soft_wrap=True)
 

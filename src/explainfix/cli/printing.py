@@ -50,5 +50,17 @@ def show_status(title: str) -> AbstractContextManager[object]:
     return console.status(title) if console.is_terminal else nullcontext()
 
 
+def describe_size(size: int) -> str:
+    """A number of bytes for people.
+
+    >>> describe_size(812), describe_size(7_400), describe_size(57_200_000)
+    ('812 bytes', '7.4 kB', '57.2 MB')
+    """
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"
+
+
 def print_json(value: object) -> None:
     print(json.dumps(value, indent=2))

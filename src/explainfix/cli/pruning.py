@@ -11,10 +11,10 @@ from rich.markup import escape
 
 from ..explanation import explain
 from ..prune import channel_prune_
-from ..store import check_free, save
+from ..store import save
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model
 from .inputs import Data, measure_saliency, name_silent, open_batches
-from .printing import check_output, print_json, show_status
+from .printing import check_output, describe_size, print_json, show_status
 
 
 @Parameter(name="*")
@@ -72,9 +72,14 @@ def prune(
     """
     how = how or How()
     data = data or Data()
-    example = next(open_batches(data)[0])[0][:1]
-    check_free(output, overwrite=force)
+    if (how.zero is None) == (how.target_params is None):
+        raise ValueError(
+            "how much? Give either --zero SHARE, the share of the kernels to zero, such as 0.9, or "
+            "--target-params SHARE, the share of the parameters to keep"
+        )
+    check_output(output, ".safetensors", overwrite=force)
     check_output(report, ".html", overwrite=force)
+    example = next(open_batches(data)[0])[0][:1]
     network = open_model(model, build or Build())
     scores = measure_saliency(network, data)
     why = explain(network, saliency=scores, title=model) if report else None
@@ -105,11 +110,8 @@ def prune(
     out.print(escape(str(done)))
     if filled:
         out.print(f"{filled:,} weights that are still zero were filled: train before use.")
-    out.print(f"\nWrote {escape(str(output))}, {_size(output)}.", soft_wrap=True)
+    out.print(
+        f"\nWrote {escape(str(output))}, {describe_size(output.stat().st_size)}.", soft_wrap=True
+    )
     if report is not None:
         out.print(f"Wrote {escape(str(report))}.", soft_wrap=True)
-
-
-def _size(file: Path) -> str:
-    number = file.stat().st_size
-    return f"{number / 1e6:.1f} MB" if number >= 1e6 else f"{number / 1e3:.0f} kB"

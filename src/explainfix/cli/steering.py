@@ -16,7 +16,7 @@ from ..store import save
 from .app import OUTPUT, Build, Force, Json, Model, app, open_guide, open_model
 from .fixing import Rule, read_options
 from .inputs import Data, measure_saliency
-from .printing import check_output, new_table, print_json
+from .printing import check_output, describe_size, new_table, print_json
 
 
 @Parameter(name="*")
@@ -108,7 +108,9 @@ def steer(
     if report.left:
         path, why = next(iter(report.left.items()))
         out.print(f"Left as they are: {len(report.left)}, such as {path}: {why}.", soft_wrap=True)
-    out.print(f"Wrote {escape(str(output))}, {output.stat().st_size / 1e6:.1f} MB.", soft_wrap=True)
+    out.print(
+        f"Wrote {escape(str(output))}, {describe_size(output.stat().st_size)}.", soft_wrap=True
+    )
 
 
 @app.command
@@ -137,6 +139,6 @@ def merge(
         return
     Console(highlight=False).print(
         f"Merged {len(merged)} layers into ordinary convolutions.\n"
-        f"Wrote {escape(str(output))}, {output.stat().st_size / 1e6:.1f} MB.",
+        f"Wrote {escape(str(output))}, {describe_size(output.stat().st_size)}.",
         soft_wrap=True,
     )

@@ -9,7 +9,7 @@ from ..fix import fix_
 from ..running import example_input
 from .app import Build, Json, Model, app, open_model
 from .exporting import read_size
-from .printing import new_table, print_json, show_status
+from .printing import describe_size, new_table, print_json, show_status
 
 
 @app.command(name="tune")
@@ -57,9 +57,9 @@ def tune_(
         return
     out = Console(highlight=False)
     heading = f"{escape(model)}, {batch_size} x {escape(size)}"
-    table = new_table(heading, right=("seconds", "ratio (95%)", "MB kept"))
+    table = new_table(heading, right=("seconds", "ratio (95%)", "kept"))
     for tried in found.tried:
-        kept = f"{tried.kept_bytes / 1e6:.0f}"
+        kept = describe_size(tried.kept_bytes)
         table.add_row(tried.name, f"{tried.seconds:.3f}", str(tried.step), kept)
     out.print(table)
     out.print()

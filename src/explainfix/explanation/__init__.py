@@ -2,6 +2,7 @@
 
 from .advice import Advice
 from .basis import Basis
+from .check import CheckReport, Thresholds, check
 from .compare import Comparison, compare
 from .explanation import Explanation, explain
 from .saliency import Saliency, saliency
@@ -10,10 +11,13 @@ from .spectrum import Spectrum
 __all__ = [
     "Advice",
     "Basis",
+    "CheckReport",
     "Comparison",
     "Explanation",
     "Saliency",
     "Spectrum",
+    "Thresholds",
+    "check",
     "compare",
     "explain",
     "saliency",

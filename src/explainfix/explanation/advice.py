@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from ..untrained import RANDOM
+
 if TYPE_CHECKING:
-    from .explanation import Explanation
+    from .explanation import Explanation, Layer
 
 IDLE_SHARE = 0.25  # a layer is idle below this share of an even share of the saliency
 TAIL_RATIO = 0.5  # a stage tails off if its later half has less than this times the earlier half
@@ -21,6 +23,7 @@ LOSS_ALLOWED = 0.05  # zeroing goes as far as this share of the saliency
 LITTLE = 0.1  # with less of its weights left to learn, a fixed network learns badly
 SAVED = 0.1  # steering is worth a word if it saves this share of the weights
 BLIND = 0.01  # with less of its energy in the constant filter a layer passes no brightness
+ODD = 0.25  # of noise at most this share of the energies is outside the band of chance
 STEPS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
@@ -29,8 +32,8 @@ class Advice:
     """One thing worth knowing: a title, a sentence or two, the figure behind it, its threshold."""
 
     kind: Literal[
-        "brightness", "learning", "steering", "frequency", "chance", "layers", "stages", "zeroing",
-        "data",
+        "untrained", "brightness", "learning", "steering", "frequency", "chance", "layers",
+        "stages", "zeroing", "data",
     ]  # fmt: skip
     title: str
     text: str
@@ -91,7 +94,14 @@ def stage_of(paths: list[str]) -> dict[str, str]:
 
 
 def advise(why: Explanation) -> list[Advice]:
-    """Everything worth saying about an explanation, the most useful first."""
+    """Everything worth saying about an explanation, the most useful first.
+
+    Of random weights only what will still hold when they are learned. Fixed filters are as
+    somebody wanted them, and kernels that chance could have made say nothing: neither is a reason
+    to recommend a rule.
+    """
+    if why.untrained:
+        return [*_untrained(), *_brightness(why), *_learning(why)]
     said = [
         *_brightness(why),
         *_learning(why),
@@ -109,6 +119,24 @@ def advise(why: Explanation) -> list[Advice]:
         )
         said.append(Advice("data", "Give data to see what matters", text, 0.0, 0.0))
     return said
+
+
+def _untrained() -> list[Advice]:
+    text = RANDOM.partition(": ")[2].capitalize() + " Train the model, or give it weights."
+    return [Advice("untrained", "Random weights", text, 0.0, 0.0)]
+
+
+def _is_learned(layer: Layer) -> bool:
+    return layer.fixed_by is None
+
+
+def _is_noise(why: Explanation, path: str) -> bool:
+    """Whether random kernels of the same norms would show about this spectrum."""
+    layer, energies = why.layers[path], why[path].ed
+    if not layer.low_chance[0] <= layer.low_share <= layer.low_chance[1]:
+        return False
+    low, high = layer.energy_chance
+    return float(((energies < low) | (energies > high)).double().mean()) <= ODD
 
 
 def _brightness(why: Explanation) -> list[Advice]:
@@ -147,7 +175,11 @@ def _steering(why: Explanation) -> list[Advice]:
     dense = {p: layer for p, layer in why.layers.items() if layer.steered is not None}
     if not dense or why.basis == "pca" or any(layer.fixed_by for layer in dense.values()):
         return []
-    worth = [p for p, layer in dense.items() if (layer.steered or 0) < layer.parameters]
+    worth = [
+        path
+        for path, layer in dense.items()
+        if (layer.steered or 0) < layer.parameters and not _is_noise(why, path)
+    ]
     before = sum(layer.parameters for layer in dense.values())
     saved = sum(dense[p].parameters - (dense[p].steered or 0) for p in worth)
     if saved < SAVED * before:
@@ -162,8 +194,12 @@ def _steering(why: Explanation) -> list[Advice]:
 
 def _frequencies(why: Explanation) -> list[Advice]:
     """Averaged over layers, so that one loud layer does not speak for all."""
-    low = sum(layer.low_share for layer in why.layers.values()) / len(why)
-    even = sum(sum(layer.low_chance) / 2 for layer in why.layers.values()) / len(why)
+    learned = [path for path, layer in why.layers.items() if _is_learned(layer)]
+    paths = learned or list(why)
+    layers = [why.layers[path] for path in paths]
+    low = sum(layer.low_share for layer in layers) / len(layers)
+    even = sum(sum(layer.low_chance) / 2 for layer in layers) / len(layers)
+    noise = sum(_is_noise(why, path) for path in learned)
     if low > 1.1 * even:
         title = "Low frequencies are favoured"
         do = "Steered filters that favour them too, ghaar or guidedsteer, suit this network."
@@ -173,24 +209,35 @@ def _frequencies(why: Explanation) -> list[Advice]:
     else:
         title = "No frequency is favoured"
         do = "So it is with untrained filters and with DCT2; single layers may differ."
+    if not learned:
+        rules = sorted({layer.fixed_by for layer in layers if layer.fixed_by})
+        do = f"That is how they were fixed, by {' and '.join(rules)}."
+    elif 2 * noise > len(learned):
+        do = (
+            f"But {noise} of {len(learned)} layers look like noise: no rule is to be had from that."
+        )
+    whose = "a layer's" if len(paths) == len(why) else "a learned layer's"
     text = (
-        f"On average {low:.0%} of a layer's energy is in low frequencies; an even spread would put "
+        f"On average {low:.0%} of {whose} energy is in low frequencies; an even spread would put "
         f"{even:.0%} there. {do}"
     )
     return [Advice("frequency", title, text, low, even)]
 
 
 def _chance(why: Explanation) -> list[Advice]:
+    learned = {path: layer for path, layer in why.layers.items() if _is_learned(layer)}
+    if not learned:
+        return []
     inside = [
         path
-        for path, layer in why.layers.items()
+        for path, layer in learned.items()
         if layer.low_chance[0] <= layer.low_share <= layer.low_chance[1]
     ]
-    share = len(inside) / len(why)
-    count = f"{len(why) - len(inside)} of {len(why)} layers"
+    share = len(inside) / len(learned)
+    count = f"{len(learned) - len(inside)} of {len(learned)}"
     text = (
-        f"{count} have a share of low frequencies that random kernels of the same norms would show "
-        f"less than 5% of the time."
+        f"{count} {'learned ' * (len(learned) < len(why))}layers have a share of low frequencies "
+        "that random kernels of the same norms would show less than 5% of the time."
     )
     if inside:
         text += f" The others cannot be told from chance: {_names(inside)}."
@@ -210,7 +257,11 @@ def _idle_layers(why: Explanation) -> list[Advice]:
     text = (
         f"{len(idle)} of {len(why)} spatial layers carry less than {threshold:.1%} of the saliency "
         f"each, {share:.1%} together, with {parameters:,} parameters: {_names(idle)}. "
-        "They are the first candidates for pruning."
+        + (
+            "They are the first candidates for pruning."
+            if 2 * len(idle) < len(why)
+            else "So many are no candidates for pruning: more data may spread the saliency."
+        )
     )
     return [Advice("layers", "Some layers are nearly idle", text, share, threshold)]
 
@@ -247,21 +298,30 @@ def _zeroing(why: Explanation) -> list[Advice]:
     if not why.zeroing:
         return []
     allowed = [step for step in why.zeroing if step.saliency_lost <= LOSS_ALLOWED]
-    if not allowed:
-        step = why.zeroing[0]
+    sound = [step for step in allowed if 2 * step.empty_layers < len(why)]
+    step = sound[-1] if sound else why.zeroing[0]
+    if sound:
+        emptied = "1 layer" if step.empty_layers == 1 else f"{step.empty_layers} layers"
+        text = (
+            f"The least salient {step.share:.0%} of the kernels, {step.kernels:,} with "
+            f"{step.parameters:,} parameters, carry {step.saliency_lost:.1%} of the saliency, "
+            f"below {LOSS_ALLOWED:.0%}."
+            + (f" Zeroing them would empty {emptied}." if step.empty_layers else "")
+        )
+        title = "Most kernels are not needed"
+    elif allowed:
+        text = (
+            f"Zeroing the least salient {step.share:.0%} would lose {step.saliency_lost:.1%} of "
+            f"the saliency, but empty {step.empty_layers} of {len(why)} layers: zero less, or keep "
+            "layers out of it (keep, --keep)."
+        )
+        title = "The saliency is in few layers"
+    else:
         text = (
             f"Zeroing the least salient {step.share:.0%} would already lose "
             f"{step.saliency_lost:.1%} of the saliency, more than {LOSS_ALLOWED:.0%}."
         )
         title = "Most kernels are in use"
-    else:
-        step = allowed[-1]
-        text = (
-            f"The least salient {step.share:.0%} of the kernels, {step.kernels:,} with "
-            f"{step.parameters:,} parameters, carry {step.saliency_lost:.1%} of the saliency, "
-            f"below {LOSS_ALLOWED:.0%}. Zeroing them would empty {step.empty_layers} layers."
-        )
-        title = "Most kernels are not needed"
     return [Advice("zeroing", title, text, step.saliency_lost, LOSS_ALLOWED)]
 
 

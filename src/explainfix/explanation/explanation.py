@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,8 @@ from torch import Tensor, nn
 from ..layers import Convolution, select_layers
 from ..mixing.steered import is_dense
 from ..recipe import recipe_of
-from ..registry import bases, views
+from ..registry import Shown, bases, views
+from ..untrained import RANDOM, is_untrained
 from .advice import Advice, Zeroing, advise, zeroing_curve
 from .basis import Basis, make_basis
 from .saliency import Saliency, check_saliency
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-
 _SAMPLES = 24  # kernels kept per layer, for pictures
-# What a file says beside the table and the steps of zeroing.
-_ABOUT = ("basis", "weighted", "weighting", "title", "parameters", "skipped")
+# What a file says beside the layers and the steps of zeroing.
+ABOUT = ("basis", "weighted", "weighting", "title", "parameters", "skipped", "untrained")
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,13 @@ class Layer:
     energy_chance: tuple[float, float]  # and one value of its spectrum
     needed: int  # the fewest filters of the basis that hold 95% of its energy
     steered: int | None  # its parameters with a learned 1x1 and these; of a dense layer only
-    samples: Tensor | None  # some kernels, the most salient first, `(k, *shape)`
+    samples: Tensor | None = field(
+        repr=False
+    )  # some kernels, the most salient first, `(k, *shape)`
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation(Mapping[str, Spectrum]):
+class Explanation(Shown, Mapping[str, Spectrum]):
     """Which frequencies and orientations every spatial layer uses: module path → `Spectrum`."""
 
     spectra: dict[str, Spectrum]
@@ -63,6 +64,7 @@ class Explanation(Mapping[str, Spectrum]):
     title: str
     parameters: int
     zeroing: tuple[Zeroing, ...]
+    untrained: bool = False  # the weights are random, as the model was built
 
     def __getitem__(self, path: str) -> Spectrum:
         return self.spectra[path]
@@ -87,36 +89,37 @@ class Explanation(Mapping[str, Spectrum]):
         """What the spectra mean, and what to do about it, in words and numbers."""
         return advise(self)
 
-    def table(self) -> pd.DataFrame:
-        """A row per layer, keyed by module path: facts, shares, the spectrum `ed_0`, `ed_1`, …"""
-        import pandas as pd
-
-        rows = []
-        for path, layer in self.layers.items():
-            facts = {
+    def as_dict(self) -> dict[str, Any]:
+        """All but the pictures of kernels, as JSON can hold it."""
+        layers = [
+            {
                 "layer": path,
-                "kernel": "x".join(map(str, layer.shape)),
+                "kernel": list(layer.shape),
                 "kernels": layer.kernels,
                 "parameters": layer.parameters,
                 "fixed_by": layer.fixed_by,
                 "saliency": layer.saliency,
                 "saliency_share": self.share_of(path),
                 "low_share": layer.low_share,
-                "low_chance_from": layer.low_chance[0],
-                "low_chance_to": layer.low_chance[1],
-                "energy_chance_from": layer.energy_chance[0],
-                "energy_chance_to": layer.energy_chance[1],
+                "low_chance": list(layer.low_chance),
+                "energy_chance": list(layer.energy_chance),
                 "filters_needed": layer.needed,
                 "steered_parameters": layer.steered,
+                "ed": self[path].ed.tolist(),
             }
-            energies = {f"ed_{i}": value for i, value in enumerate(self[path].ed.tolist())}
-            rows.append(facts | energies)
-        frame = pd.DataFrame(rows).set_index("layer")
-        floats = ("saliency", "saliency_share", "steered_parameters")
-        return frame.astype(dict.fromkeys(floats, float))
+            for path, layer in self.layers.items()
+        ]
+        about = {name: getattr(self, name) for name in ABOUT}
+        return about | {"zeroing": [asdict(step) for step in self.zeroing], "layers": layers}
+
+    def table(self) -> pd.DataFrame:
+        """A row per layer, keyed by module path: facts, shares, the spectrum `ed_0`, `ed_1`, …"""
+        from .file import as_table
+
+        return as_table(self)
 
     def plot(self, **options: Any) -> Figure:
-        """The paper's heatmap as a matplotlib figure, for print."""
+        """The paper's heatmap as a matplotlib figure, which a notebook shows."""
         figure: Figure = views.find("heatmap")(self, **options)
         return figure
 
@@ -135,40 +138,25 @@ class Explanation(Mapping[str, Spectrum]):
         """
         views.find("page")(self, path, pruning=pruning, results=results, overwrite=overwrite)
 
-    def _repr_html_(self) -> str:
-        text: str = views.find("notebook")(self)
-        return text
+    def __repr__(self) -> str:
+        kernels = sum(layer.kernels for layer in self.layers.values())
+        return (
+            f"Explanation of {self.title} by {self.basis}: {len(self)} spatial layers, "
+            f"{kernels:,} kernels\n{self.weighting}" + f"\n{RANDOM}" * self.untrained
+        )
 
     def save(self, path: str | Path) -> None:
-        """Write the table to a `.parquet` or `.csv` file, which `Explanation.load` reads."""
-        path = Path(path)
-        facts = {name: getattr(self, name) for name in _ABOUT}
-        about = json.dumps(facts | {"zeroing": [asdict(step) for step in self.zeroing]})
-        frame = self.table()
-        if path.suffix == ".parquet":
-            frame.attrs = {"explainfix": about}
-            frame.to_parquet(path)
-        elif path.suffix == ".csv":
-            path.write_text(f"# {about}\n{frame.to_csv()}", encoding="utf-8")
-        else:
-            raise ValueError(f"{str(path)!r} must end in .parquet or .csv")
+        """Write it to a `.json`, `.parquet` or `.csv` file, which `Explanation.load` reads."""
+        from .file import write_explanation
+
+        write_explanation(self, Path(path))
 
     @staticmethod
     def load(path: str | Path) -> Explanation:
-        """Read what `save` wrote. Pictures of kernels are not in it."""
-        import pandas as pd
+        """Read what `save` wrote, every number as it was. Pictures of kernels are not in it."""
+        from .file import read_explanation
 
-        path = Path(path)
-        try:
-            if path.suffix == ".parquet":
-                frame = pd.read_parquet(path)
-                about = json.loads(frame.attrs["explainfix"])
-            else:
-                about = json.loads(path.read_text(encoding="utf-8").split("\n", 1)[0][2:])
-                frame = pd.read_csv(path, skiprows=1, index_col="layer")
-            return _from_table(frame, about)
-        except (KeyError, json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{str(path)!r} holds no explanation ({error!r})") from None
+        return read_explanation(Path(path))
 
 
 def explain(
@@ -220,7 +208,7 @@ def explain(
     return Explanation(
         spectra=spectra,
         layers=facts,
-        totals=_totals(spectra, facts, made, weighted=saliency is not None),
+        totals=sum_up(spectra, facts, made, weighted=saliency is not None),
         skipped=skipped,
         bases=made,
         basis=basis,
@@ -228,6 +216,7 @@ def explain(
         weighting=_weighting(saliency),
         title=title or type(model).__name__,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
+        untrained=is_untrained(model),
         zeroing=() if saliency is None else zeroing_curve(
             {path: saliency[path] for path in spectra},
             {path: layer.shape for path, layer in facts.items()},
@@ -266,7 +255,7 @@ def _facts(
     )
 
 
-def _totals(
+def sum_up(
     spectra: dict[str, Spectrum],
     facts: dict[str, Layer],
     made: dict[tuple[int, ...], Basis],
@@ -291,40 +280,3 @@ def _weighting(saliency: Mapping[str, Tensor] | None) -> str:
     if isinstance(saliency, Saliency):
         return f"Weighted by saliency over {saliency.batches} batch{'es' * (saliency.batches != 1)}"
     return "Weighted by the saliency given"
-
-
-def _from_table(frame: pd.DataFrame, about: dict[str, Any]) -> Explanation:
-    spectra: dict[str, Spectrum] = {}
-    facts: dict[str, Layer] = {}
-    made: dict[tuple[int, ...], Basis] = {}
-    for path, row in frame.iterrows():
-        shape = tuple(int(side) for side in str(row["kernel"]).split("x"))
-        size = int(torch.tensor(shape).prod())
-        if shape not in made:
-            if about["basis"] == "pca":  # it is not in the file
-                made[shape] = Basis(torch.zeros(size, *shape), None)
-            else:
-                made[shape] = make_basis(about["basis"], shape, lambda: torch.empty(0))
-        ed = torch.tensor([float(row[f"ed_{i}"]) for i in range(size)], dtype=torch.float64)
-        spectra[str(path)] = reduced(ed, made[shape])
-        facts[str(path)] = Layer(
-            shape=shape,
-            kernels=int(row["kernels"]),
-            parameters=int(row["parameters"]),
-            fixed_by=row["fixed_by"] if isinstance(row["fixed_by"], str) else None,
-            saliency=float(row["saliency"]) if about["weighted"] else None,
-            low_share=float(row["low_share"]),
-            low_chance=(float(row["low_chance_from"]), float(row["low_chance_to"])),
-            energy_chance=(float(row["energy_chance_from"]), float(row["energy_chance_to"])),
-            needed=int(row["filters_needed"]),
-            steered=None if row.isna()["steered_parameters"] else int(row["steered_parameters"]),
-            samples=None,
-        )
-    return Explanation(
-        spectra=spectra,
-        layers=facts,
-        totals=_totals(spectra, facts, made, weighted=about["weighted"]),
-        bases=made,
-        zeroing=tuple(Zeroing(**step) for step in about["zeroing"]),
-        **{name: about[name] for name in _ABOUT},
-    )

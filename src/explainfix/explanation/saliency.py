@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from ..layers import Convolution, Track, as_found, select_layers
-from ..registry import unknown
+from ..registry import Shown, unknown
 from ..running import explained, first_not_finite, is_finite, map_tensors, tensors_in
 from .batches import Inputs, plain, primary_output, split_batch
 from .scores import all_outputs, by_shape
@@ -27,7 +27,7 @@ ScoreFunction = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Saliency(Mapping[str, Tensor]):
+class Saliency(Shown, Mapping[str, Tensor]):
     """One score per kernel, by module path, each of shape `weight.shape[:2]`.
 
     `error`, if asked for, has the standard error of each score; `skipped` the layers without scores
@@ -53,6 +53,15 @@ class Saliency(Mapping[str, Tensor]):
     def silent(self) -> tuple[str, ...]:
         """The layers no score reaches: nothing that was counted depends on any of their kernels."""
         return tuple(path for path, score in self.scores.items() if not score.any())
+
+    def __repr__(self) -> str:
+        kernels = sum(score.numel() for score in self.scores.values())
+        passes = f"{self.batches} batch{'es' * (self.batches != 1)}"
+        said = f"Saliency of {kernels:,} kernels in {len(self)} layers, over {passes}"
+        if not self.silent:
+            return said
+        more = f" and {len(self.silent) - 3} more" if len(self.silent) > 3 else ""
+        return f"{said}\nNo score reaches {', '.join(self.silent[:3])}{more}"
 
     def table(self) -> pd.DataFrame:
         """Per layer: kernels, total and mean saliency, its share, the share of its top 10%."""

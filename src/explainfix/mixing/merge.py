@@ -6,9 +6,11 @@ from torch import nn
 
 from ..changes import remember
 from ..layers import attributes_as_found, matching
+from ..untrained import teaches_nothing
 from .steered import Merge, require_original, steered_layers
 
 
+@teaches_nothing
 def merge_(model: nn.Module, layers: str | Iterable[str] | None = None) -> list[str]:
     """Turn layers that `steer_` or `mix_` parted into ordinary convolutions, equal to rounding.
 

@@ -29,6 +29,7 @@ from ..recording.call import Call
 from ..recording.graph import Graph, Node, Ref
 from ..recording.record import Failed, Recorder
 from ..running import example_input
+from ..untrained import teaches_nothing
 from .steered import Split, Steered, is_dense, require_original
 
 # Products with a weight, which combine channels if it is learned.
@@ -39,6 +40,7 @@ _SIZES = (64, 224, 32, 299)  # of images to try, if no example is given
 Example = Tensor | tuple[Any, ...] | dict[str, Any]
 
 
+@teaches_nothing
 def mix_(
     model: nn.Module,
     *,

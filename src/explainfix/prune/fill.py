@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from ..filters.exact import Draw
 from ..layers import Convolution, kernels_by_output, require_writable_kernels, spatial_layers
 from ..recipe import recipes_follow
+from ..untrained import teaches_nothing
 
 _CLOSE_TO_ZERO = 1e-8  # what torch.isclose allows beside zero
 
 
+@teaches_nothing
 def fill_zero_(model: nn.Module, *, seed: int = 0) -> dict[str, int]:
     """Fill zero weights of spatial layers: FillZero.
 

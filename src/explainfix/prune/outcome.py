@@ -11,6 +11,7 @@ from torch import nn
 
 from ..layers import Convolution
 from ..recording.graph import Graph, Ref
+from ..registry import Shown
 from .state import Barrier
 
 SILENT = 1e-4  # outputs that vary less than this between inputs, relative to their size
@@ -37,7 +38,7 @@ class LayerSize(Size):
 
 
 @dataclass(frozen=True)
-class PruneReport:
+class PruneReport(Shown):
     """What pruning did. Layers are keyed by module path."""
 
     before: Size
@@ -129,11 +130,22 @@ class PruneReport:
             rows.append(row)
         return rows
 
+    def __repr__(self) -> str:
+        exact = "in training too" if self.exact_in_training else "in evaluation"
+        said = (
+            f"{self.ghosts_dropped:,} ghosts dropped" if self.ghosts_dropped else f"exact {exact}"
+        )
+        return (
+            f"PruneReport: {self.after.parameters:,} of {self.before.parameters:,} parameters "
+            f"kept ({self.params_kept:.1%}), {said}"
+        )
+
     def __str__(self) -> str:
         before, after = self.before, self.after
+        name, unit = ("megabytes", 1e6) if before.bytes >= 1e6 else ("kilobytes", 1e3)
         rows = [
             ("parameters", f"{before.parameters:,}", f"{after.parameters:,}", self.params_kept),
-            ("megabytes", f"{before.bytes / 1e6:,.2f}", f"{after.bytes / 1e6:,.2f}",
+            (name, f"{before.bytes / unit:,.2f}", f"{after.bytes / unit:,.2f}",
              after.bytes / before.bytes),
             ("million multiply-adds", f"{before.multiply_adds / 1e6:,.1f}",
              f"{after.multiply_adds / 1e6:,.1f}",

@@ -11,6 +11,7 @@ from ..changes import remember
 from ..layers import as_found
 from ..recipe import recipes_follow
 from ..recording.call import Call
+from ..untrained import teaches_nothing
 from .cut import Cut, cut_
 from .outcome import PruneReport, count_positions, measure, warnings_of
 from .request import AtLeast, Ghosts, Patterns, Request
@@ -18,6 +19,7 @@ from .settle import settle
 from .trust import Trust
 
 
+@teaches_nothing
 def prune_(
     model: nn.Module,
     example_inputs: Tensor | tuple[Any, ...] | dict[str, Any],

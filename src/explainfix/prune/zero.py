@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from ..explanation.saliency import check_saliency
 from ..layers import require_writable_kernels, select_layers
 from ..recipe import recipes_follow
+from ..untrained import teaches_nothing
 
 
+@teaches_nothing
 def zero_(
     model: nn.Module,
     saliency: Mapping[str, Tensor],

@@ -83,6 +83,14 @@ class Condensed:
             return list(ed.tolist())
         return [float(ed[first : last + 1].sum()) for first, last in self.groups]
 
+    @property
+    def even(self) -> list[float]:
+        """The share of each of `energies` by chance: random kernels have all filters alike."""
+        size = math.prod(self.shape)
+        if self.groups is None:
+            return [1 / size] * size
+        return [(last - first + 1) / size for first, last in self.groups]
+
     def band(self, chance: tuple[float, float]) -> list[float]:
         """The band of chance of one value of `energies`: that of a sum of independent values."""
         count = 1 if self.groups is None else math.prod(self.shape) / len(self.groups)

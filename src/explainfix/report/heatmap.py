@@ -30,7 +30,7 @@ def plot_heatmap(
     shapes share the columns, one block of rows each; a shape with a single layer, such as a 7x7
     stem among 3x3 layers, is left out unless it is in `shapes`.
     """
-    from matplotlib.figure import Figure
+    from .figure import Figure
 
     chosen = list(shapes) if shapes is not None else main_shapes(why)
     paths = [path for path, layer in why.layers.items() if layer.shape in chosen]
@@ -89,7 +89,8 @@ def _name_layers(column: Any, paths: list[str]) -> None:
 def plot_frequencies(explanations: Sequence[Explanation], shape: Shape = (3, 3)) -> Figure:
     """e(0) of several models: bars of energy per frequency, low to high, as shares of the model."""
     from matplotlib import colormaps
-    from matplotlib.figure import Figure
+
+    from .figure import Figure
 
     known = [
         why for why in explanations if why.totals.get(shape) and why.totals[shape].e0 is not None

@@ -154,25 +154,43 @@
 
   // ---- Heatmap -----------------------------------------------------------------------------
 
-  let scale = "share";
+  // What colour shows. All but energy part at a middle that says nothing: chance, no difference.
+  const VALUES = {
+    chance: (layer) => layer.against,
+    energy: (layer) => layer.ed,
+    before: (layer) => layer.against,
+    after: (layer) => layer.other?.against,
+    difference: (layer) => layer.other?.difference,
+  };
+  let scale = document.querySelector("#scale input:checked").value;
   const grids = []; // { node, cells: Map("row,column" -> cell), shape, redraw }
+  const FAINT = 0.3; // how strong a colour may be that chance would give
   const NAMES_FIT = 32; // more columns than this leave no room for slanted names
 
-  const valuesOf = (layer) => (scale === "share" ? shares(layer.ed) : layer.ed);
-  const written = (value) => (scale === "share" ? percent(value) : plain(value));
+  const valuesOf = (layer) => VALUES[scale](layer) ?? layer.ed.map(() => null);
+  const times = (doublings) => `${Number((2 ** doublings).toPrecision(2))}×`;
+  const points = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${percent(Math.abs(value))}`;
+
+  function written(value) {
+    if (!isNumber(value)) return "no value";
+    if (scale === "energy") return plain(value);
+    return scale === "difference" ? points(value) : `${times(value)} chance`;
+  }
+
+  /** The value at the strong end of the scale. */
+  function limitOf(shape, columns) {
+    if (scale === "energy") return largest(columns.map(largest));
+    return scale === "difference" ? shape.limits.difference : shape.limits.chance;
+  }
 
   const stages = [...new Set(data.layers.map((layer) => layer.stage || ""))];
+  // Stages of a layer or so each are the layers over again: their labels do.
+  const staged = stages.length > 1 && 2 * stages.length <= data.layers.length + 2;
   const dotted = stages.map((stage) => stage.split("."));
   let common = 0; // leading parts that all stages share say nothing about any of them
   const alike = (parts) => parts.length > common + 1 && parts[common] === dotted[0][common];
   while (stages.length > 1 && dotted.every(alike)) common++;
   const stageName = (stage) => (stage || "").split(".").slice(common).join(".");
-
-  function shortName(layer) {
-    const inside = layer.stage && layer.path.startsWith(`${layer.stage}.`);
-    const name = inside ? layer.path.slice(layer.stage.length + 1) : layer.path;
-    return name.length > 17 ? `…${name.slice(-16)}` : name;
-  }
 
   function addCell(grid, parent, layer, filter, row, column) {
     const cell = make("div", { class: "cell", role: "gridcell", tabindex: "-1" });
@@ -182,33 +200,63 @@
     return cell;
   }
 
-  function paint(cell, value, top, shape) {
-    cell.classList.toggle("missing", !isNumber(value));
-    cell.style.setProperty(
-      "--v",
-      top > 0 ? Math.min(Math.max((value ?? 0) / top, 0), 1).toFixed(3) : 0,
-    );
+  /** The layer as colour shows it: in a comparison that of the other network, perhaps. */
+  const shown = (layer) => (scale === "after" ? layer.other : layer) ?? { ed: [] };
+
+  function isChance({ ed, band }, filter) {
+    if (!isNumber(ed[filter]) || !band?.every(isNumber)) return false;
+    return band[0] <= ed[filter] && ed[filter] <= band[1];
+  }
+
+  function paint(cell, value, limit, shape) {
+    const known = isNumber(value);
     const { layer, filter } = cell.dataset;
+    let place = known && limit > 0 ? Math.max(-1, Math.min(value / limit, 1)) : 0;
+    if (!["energy", "difference"].includes(scale) && isChance(shown(data.layers[layer]), filter))
+      place *= FAINT;
+    colourCell(cell, scale === "energy" ? null : Math.sign(place), Math.abs(place));
+    cell.classList.toggle("missing", !known);
     cell.setAttribute(
       "aria-label",
       `${data.layers[layer].path}, ${filterName(shape, +filter)}, ${written(value)}`,
     );
   }
 
+  function colourCell(cell, sign, part) {
+    cell.classList.toggle("parted", sign !== null);
+    cell.classList.toggle("less", sign < 0);
+    cell.style.setProperty("--v", part.toFixed(3));
+  }
+
   function legend() {
-    const ramp = make(
+    const steps = Array.from({ length: 25 }, (_, i) => i / 24);
+    const cells = steps.map(() => make("i", { class: "cell" }));
+    const [left, right] = [make("span"), make("span")];
+    const mark = make("span", { class: "chance-mark" }, make("span"));
+    const node = make(
       "div",
-      { class: "ramp" },
-      ...Array.from({ length: 24 }, (_, i) => make("i", { class: "cell", "--v": i / 23 })),
+      { class: "legend" },
+      left,
+      make("div", { class: "ramp" }, ...cells, mark),
+      right,
     );
-    const top = make("span");
-    const mark = make("span", { class: "chance-mark" }, make("span", {}, "chance"));
-    ramp.append(mark);
-    const node = make("div", { class: "legend" }, make("span", {}, "0"), ramp, top);
-    node.redraw = (limit, size) => {
-      top.textContent = written(limit);
-      mark.hidden = scale !== "share" || !(limit > 0) || 1 / size > 0.92 * limit;
-      mark.style.setProperty("--at", `${100 / size / limit}%`);
+    node.redraw = (limit) => {
+      const parted = scale !== "energy";
+      steps.forEach((at, i) =>
+        parted
+          ? colourCell(cells[i], Math.sign(at - 0.5), Math.abs(2 * at - 1))
+          : colourCell(cells[i], null, at),
+      );
+      const word = scale === "difference" ? "no change" : "chance";
+      mark.hidden = !parted;
+      mark.firstChild.textContent = word;
+      const round = (ratio) => Number(ratio.toPrecision(2));
+      const end =
+        scale === "difference"
+          ? points
+          : (value) => (value < 0 ? `÷${round(2 ** -value)}` : `×${round(2 ** value)}`);
+      left.textContent = parted ? end(-limit) : "0";
+      right.textContent = parted ? end(limit) : plain(limit);
     };
     return node;
   }
@@ -234,7 +282,7 @@
 
     const grid = { cells: new Map(), shape };
     const totals = mine.map((index) => sum(data.layers[index].ed));
-    const differ = largest(totals) - Math.min(...totals) > 0.01 * largest(totals);
+    const differ = !data.comparison && largest(totals) - Math.min(...totals) > 0.01 * largest(totals);
     const place = (node, index) => {
       node.style.gridColumn = trackOf.get(index);
       return node;
@@ -248,7 +296,7 @@
       "aria-colcount": mine.length,
       "--columns": tracks.join(" "),
     });
-    if (stages.length > 1) {
+    if (staged) {
       const prefix = common ? `${dotted[0].slice(0, common).join(".")}.` : "";
       grid.node.append(
         make(
@@ -256,7 +304,7 @@
           { class: "row stages", "aria-hidden": "true" },
           make("span", { class: "head" }, prefix),
           ...spans.map(({ stage, from, to }) => {
-            const node = make("span", { title: stage }, stageName(stage));
+            const node = make("span", { title: stage }, make("bdi", {}, stageName(stage)));
             node.style.gridColumn = `${from} / ${to}`;
             return node;
           }),
@@ -301,7 +349,7 @@
       return bar;
     });
     if (named) {
-      const longest = largest(mine.map((index) => shortName(data.layers[index]).length));
+      const longest = largest(mine.map((index) => data.layers[index].label.length));
       grid.node.append(
         make(
           "div",
@@ -310,7 +358,7 @@
             const name = make(
               "span",
               { title: data.layers[index].path },
-              make("span", {}, shortName(data.layers[index])),
+              make("span", {}, data.layers[index].label),
             );
             name.dataset.column = index;
             return place(name, index);
@@ -322,23 +370,25 @@
     const key = legend();
     grid.redraw = () => {
       const columns = new Map(mine.map((index) => [index, valuesOf(data.layers[index])]));
-      const top = largest([...columns.values()].map(largest));
+      const limit = limitOf(shape, [...columns.values()]);
       for (const cell of grid.cells.values())
-        paint(cell, columns.get(+cell.dataset.layer)[cell.dataset.filter], top, shape);
+        paint(cell, columns.get(+cell.dataset.layer)[cell.dataset.filter], limit, shape);
+      // Beside each row: energy as it is, differences as they are, else the mean share of a layer.
+      const kept = [...columns.values()];
+      const parts = mine.map((index) => shares(shown(data.layers[index]).ed));
+      const mean = (of) =>
+        shape.basis.map((_, row) => sum(of.map((values) => values[row])) / mine.length);
       const sums =
-        scale === "share"
-          ? shape.basis.map(
-              (_, row) => sum([...columns.values()].map((values) => values[row])) / mine.length,
-            )
-          : shape.total.ed;
+        scale === "energy" ? shape.total.ed : mean(scale === "difference" ? kept : parts);
+      const top = largest(sums.map((value) => Math.abs(value ?? 0)));
+      const write = { energy: plain, difference: points }[scale] ?? percent;
       bars.forEach((bar, row) => {
-        bar.firstChild.style.setProperty(
-          "--part",
-          largest(sums) > 0 ? (sums[row] ?? 0) / largest(sums) : 0,
-        );
-        bar.lastChild.textContent = written(sums[row]);
+        const size = top > 0 ? Math.abs(sums[row] ?? 0) / top : 0;
+        bar.firstChild.style.setProperty("--part", size);
+        bar.firstChild.classList.toggle("less", scale === "difference" && sums[row] < 0);
+        bar.lastChild.textContent = write(sums[row]);
       });
-      key.redraw(top, shape.basis.length);
+      key.redraw(limit);
     };
     grids.push(grid);
     return make(
@@ -363,7 +413,7 @@
         make(
           "div",
           {
-            class: `axis${stages.length > 1 ? " staged" : ""}${differ ? " summed" : ""}`,
+            class: `axis${staged ? " staged" : ""}${differ ? " summed" : ""}`,
             "aria-hidden": "true",
           },
           make("span", {}, "smooth"),
@@ -408,8 +458,8 @@
     grid.redraw = () => {
       const values = valuesOf(layer);
       for (const cell of grid.cells.values())
-        paint(cell, values[cell.dataset.filter], largest(values), shape);
-      key.redraw(largest(values), size);
+        paint(cell, values[cell.dataset.filter], limitOf(shape, [values]), shape);
+      key.redraw(limitOf(shape, [values]));
     };
     grids.push(grid);
     const open = make("button", { type: "button", class: "link" }, layer.path);
@@ -477,14 +527,11 @@
     $("heatmaps").append(...common.map((shape) => heatBlock(shape, order)));
     $("small-figures").append(
       ...data.shapes
-        .filter((shape) => shape.total.e0?.length > 1)
+        .filter((shape) => !data.comparison && shape.total.e0?.length > 1)
         .sort((a, b) => b.layers.length - a.layers.length)
         .map(frequencyBars),
       ...data.shapes.filter((shape) => shape.layers.length === 1).map(frequencyPlane),
     );
-    // With every layer's energy alike, both scales would show the same picture.
-    const totals = data.layers.map((layer) => sum(layer.ed));
-    $("scale").hidden = largest(totals) - Math.min(...totals) <= 0.01 * largest(totals);
     for (const grid of grids) {
       grid.redraw();
       [...grid.cells.values()][0].tabIndex = 0;
@@ -512,12 +559,6 @@
 
     const layer = data.layers[cell.dataset.layer];
     const filter = +cell.dataset.filter;
-    const value = layer.ed[filter];
-    const share = shares(layer.ed)[filter];
-    const band = layer.band?.every(isNumber) && isNumber(value) ? layer.band : null;
-    let against = "";
-    if (band)
-      against = ` · ${value > band[1] ? "more" : value < band[0] ? "less" : "no more"} than chance`;
     $("tooltip").replaceChildren(
       picture(grid.shape.basis[filter], seen(grid.shape)),
       make(
@@ -525,16 +566,27 @@
         {},
         make("b", {}, ...breakable(layer.path)),
         make("span", {}, filterName(grid.shape, filter)),
-        make(
-          "span",
-          { class: "value" },
-          scale === "share" ? `${percent(share)} of the layer` : `energy ${plain(value)}`,
-          against,
-        ),
+        make("span", { class: "value" }, told(layer, filter)),
       ),
     );
     $("tooltip").hidden = false;
     placeTooltip(cell);
+  }
+
+  /** One value in words: as colour shows it, and beside chance. */
+  function told(layer, filter) {
+    if (scale === "difference") {
+      const pair = [layer.ed, layer.other?.ed ?? []].map((ed) => percent(shares(ed)[filter]));
+      return `${pair.join(" → ")} of the layer`;
+    }
+    const { ed, against, band } = shown(layer);
+    const said =
+      scale === "energy"
+        ? `energy ${plain(ed[filter])}`
+        : `${percent(shares(ed)[filter])} of the layer`;
+    if (!isNumber(against?.[filter])) return said;
+    const inside = isChance({ ed, band }, filter);
+    return `${said} · ${inside ? "no more than chance" : `${times(against[filter])} chance`}`;
   }
 
   function placeTooltip(cell) {
@@ -615,13 +667,13 @@
     return list;
   }
 
-  function spectrum(layer, shape) {
+  function spectrum(layer, shape, whose = "") {
     const slices = seen(shape).length > 2 ? seen(shape)[0] : 1;
     const pictured = shape.basis.length * slices <= 25; // more would be too small to see
     return make(
       "section",
       {},
-      make("h3", {}, "Spectrum"),
+      make("h3", {}, `Spectrum${whose}`),
       barChart(layer.ed, {
         band: layer.band,
         label: `Spectrum of ${layer.path}`,
@@ -670,15 +722,16 @@
     );
   }
 
-  function sampleSheet(layer, shape) {
+  function sampleSheet(layer, shape, whose = "") {
     if (!layer.samples?.length) return null;
     const some = layer.samples.length < layer.kernels;
     const all = plural(layer.kernels, "kernel");
-    const count = some ? `${layer.samples.length} of ${all}, most important first` : all;
+    const order = data.weighted ? "most important first" : "spread over the layer";
+    const count = some ? `${layer.samples.length} of ${all}, ${order}` : all;
     return make(
       "section",
       {},
-      make("h3", {}, "Kernels ", make("span", { class: "soft" }, count)),
+      make("h3", {}, `Kernels${whose} `, make("span", { class: "soft" }, count)),
       make(
         "div",
         { class: `sheet${seen(shape).length > 2 ? " wide" : ""}` },
@@ -695,6 +748,15 @@
       node.classList.add("chosen");
   }
 
+  /** The layer, or, in a comparison, the layer of both networks. */
+  const sides = (layer) =>
+    layer.other
+      ? [
+          [layer, " in A"],
+          [{ ...layer, ...layer.other }, " in B"],
+        ]
+      : [[layer, ""]];
+
   function openLayer(index, from) {
     const layer = data.layers[index];
     const shape = shapes.get(layer.shape);
@@ -705,9 +767,9 @@
     $("panel-body").replaceChildren(
       ...[
         facts(index),
-        shape ? spectrum(layer, shape) : null,
-        perAxis(layer),
-        shape ? sampleSheet(layer, shape) : null,
+        ...(shape ? sides(layer).map(([one, whose]) => spectrum(one, shape, whose)) : []),
+        data.comparison ? null : perAxis(layer),
+        ...(shape ? sides(layer).map(([one, whose]) => sampleSheet(one, shape, whose)) : []),
       ].filter(Boolean),
     );
     $("panel-body").scrollTop = 0;
@@ -791,9 +853,9 @@
         if (head) sortBy(table, head);
       });
     }
-    for (const name of document.querySelectorAll(":is(#layers, #pruning) tbody th > *"))
+    for (const name of document.querySelectorAll(":is(#layers, #pruning, #changes) tbody th > *"))
       name.replaceChildren(...breakable(name.textContent));
-    for (const body of document.querySelectorAll(":is(#layers, #pruning) tbody"))
+    for (const body of document.querySelectorAll(":is(#layers, #pruning, #changes) tbody"))
       body.addEventListener("click", (event) => {
         const row = event.target.closest("tr[data-layer]");
         if (row) openLayer(+row.dataset.layer, row.querySelector("button"));
@@ -837,14 +899,35 @@
 
   function drawComparison() {
     for (const cell of document.querySelectorAll("td.spectra")) {
-      const layer = data.comparison.layers[cell.dataset.index];
-      if (layer.ed_a?.length && layer.ed_b?.length)
-        cell.append(pairedSpectra(layer.ed_a, layer.ed_b));
+      const { path } = data.comparison.layers[cell.dataset.index];
+      const { ed, other } = data.layers.find((layer) => layer.path === path);
+      cell.append(pairedSpectra(shares(ed), shares(other.ed)));
     }
+  }
+
+  // ---- Frames that scroll ------------------------------------------------------------------
+
+  /** Shows at its edges that a frame has more than is in sight. */
+  function showEdges(frame) {
+    const edges = make("div", { class: "edges" });
+    frame.replaceWith(edges);
+    edges.append(frame);
+    const look = () => {
+      const right = frame.scrollWidth - frame.clientWidth - frame.scrollLeft;
+      const below = frame.scrollHeight - frame.clientHeight - frame.scrollTop;
+      edges.classList.toggle("more-right", right > 2);
+      edges.classList.toggle("more-left", frame.scrollLeft > 2);
+      edges.classList.toggle("more-below", below > 2);
+    };
+    frame.addEventListener("scroll", look, { passive: true });
+    const watch = new ResizeObserver(look);
+    watch.observe(frame);
+    watch.observe(frame.firstElementChild);
   }
 
   drawHeatmaps();
   drawComparison();
   listenPanel();
   listenTables();
+  for (const frame of document.querySelectorAll(".table-frame, .scroll")) showEdges(frame);
 })();

@@ -27,7 +27,7 @@ def plot_filters(kernels: Mapping[str, Array], *, columns: int = 14) -> Figure:
 
     Each kernel has its own scale, symmetric about zero, which is white.
     """
-    from matplotlib.figure import Figure
+    from .figure import Figure
 
     label = 0.085 * max(map(len, kernels)) + 0.2  # inches
     width, height = label + 0.56 * columns, 0.6 * len(kernels) + 0.05
@@ -50,7 +50,7 @@ def plot_basis(shape: tuple[int, int]) -> Figure:
 
     The first row and column show the 1-D vectors whose product a filter is.
     """
-    from matplotlib.figure import Figure
+    from .figure import Figure
 
     height, width = shape
     figure = Figure(figsize=(0.72 * (width + 1), 0.8 * (height + 1)), dpi=160)

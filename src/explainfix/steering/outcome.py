@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..registry import Shown
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -30,7 +32,7 @@ class SteeredLayer:
 
 
 @dataclass(frozen=True)
-class SteerReport:
+class SteerReport(Shown):
     """What `steer_` did, a mapping-like record by layer.
 
     `left` names spatial layers that stayed as they are, each with the reason.
@@ -83,3 +85,6 @@ class SteerReport:
             f"their weights, {self.macs_kept:.1%} of their multiply-adds, "
             f"{self.share_lost:.2%} of their energy lost"
         )
+
+    def __repr__(self) -> str:
+        return f"SteerReport: {self}"

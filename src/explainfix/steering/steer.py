@@ -37,12 +37,14 @@ from ..private import has_hooks
 from ..recipe import KernelRecipe, digest, mark_fixed
 from ..registry import bases, unknown
 from ..registry import filters as methods
+from ..untrained import teaches_nothing
 from .energy import Order, choose_bank, fitted_weights, kernels_of
 from .outcome import SteeredLayer, SteerReport
 
 Start = Literal["fitted", "fresh"]
 
 
+@teaches_nothing
 def steer_(
     model: nn.Module,
     method: str = "dct2",

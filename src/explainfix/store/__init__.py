@@ -2,17 +2,21 @@
 
 from .files import check_free, written
 from .header import Origin, origin_of, set_origin
-from .model import load, save
-from .weights import check_fit, read_weights
+from .model import load, load_built, save
+from .weights import check_fit, find_state, is_saved, read_weights, split_part
 
 __all__ = [
     "Origin",
     "check_fit",
     "check_free",
+    "find_state",
+    "is_saved",
     "load",
+    "load_built",
     "origin_of",
     "read_weights",
     "save",
     "set_origin",
+    "split_part",
     "written",
 ]

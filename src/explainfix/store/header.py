@@ -57,6 +57,7 @@ class Header:
     fixed: dict[str, KernelRecipe]
     aliases: dict[str, str]
     changes: list[Cut | Split | Merge]
+    untrained: bool = False  # its weights are random, as it was built
 
 
 def read_header(path: Path, text: str) -> Header:

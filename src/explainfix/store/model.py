@@ -1,8 +1,9 @@
 """Models on disk: one safetensors file that says how to rebuild the model. No pickle is written."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,8 +15,9 @@ from ..layers import Track, attributes_as_found, spatial_layers, weight_name
 from ..recipe import KernelRecipe, can_regenerate, changed_layers, mark_fixed, recipes, regenerate
 from ..registry import models
 from ..running import reason_of
+from ..untrained import is_untrained, mark_untrained
 from .files import check_free, written
-from .header import FORMAT, HEADER, Origin, damaged, origin_of, read_header, set_origin
+from .header import FORMAT, HEADER, Header, Origin, damaged, origin_of, read_header, set_origin
 from .weights import check_fit, read_safetensors
 
 
@@ -52,6 +54,7 @@ def save(model: nn.Module, path: str | Path, *, overwrite: bool = False) -> None
         "origin": asdict(origin) if origin else None,
         "fixed": {p: asdict(recipe) for p, recipe in fixed.items()},
         "aliases": aliases,
+        "untrained": is_untrained(model),
         "changes": [asdict(change) for change in changes_of(model)],
     }
     with written(path, overwrite=overwrite) as temporary:
@@ -67,15 +70,44 @@ def load(
     `progress` wraps the loop over the layers to regenerate.
     """
     path = Path(path)
+    if model is None:
+        return load_built(path, partial(_rebuild, path), progress=progress)
+    return _load(path, model, *_read(path), convert=False, progress=progress)
+
+
+def load_built(
+    path: str | Path,
+    build: Callable[[Origin | None], nn.Module],
+    *,
+    progress: Track | None = None,
+) -> nn.Module:
+    """The same into what `build` makes of the origin that the file names, in the file's dtypes."""
+    path = Path(path)
+    tensors, header = _read(path)
+    model = build(header.origin)
+    return _load(path, model, tensors, header, convert=True, progress=progress)
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], Header]:
     tensors, metadata = read_safetensors(path)
     if HEADER not in metadata:
         raise ValueError(
-            f"{str(path)!r} was not written by explainfix.save; if it holds weights, pass it to "
-            "create_model(SPEC, weights=FILE)"
+            f"{str(path)!r} was not written by explainfix.save; if it holds weights, say of which "
+            "model: NAME@FILE, or create_model(NAME, weights=FILE)"
         )
-    header = read_header(path, metadata[HEADER])
+    return tensors, read_header(path, metadata[HEADER])
+
+
+def _load(
+    path: Path,
+    target: nn.Module,
+    tensors: dict[str, Tensor],
+    header: Header,
+    *,
+    convert: bool,
+    progress: Track | None,
+) -> nn.Module:
     fixed = header.fixed
-    target = _rebuild(path, header.origin) if model is None else model
     with attributes_as_found(target, on_error_only=True):
         try:
             for change in header.changes[len(changes_of(target)) :]:  # one given may have had some
@@ -96,7 +128,7 @@ def load(
         given |= {name: given[first] for name, first in aliases.items()}
         own: dict[str, Tensor] = target.state_dict(keep_vars=True)
         check_fit(own, given, str(path))
-        if model is not None:
+        if not convert:
             _check_dtypes(own, given, path)
         for name in progress(missing) if progress else missing:
             try:
@@ -105,7 +137,7 @@ def load(
             except (AttributeError, KeyError, TypeError) as error:
                 raise damaged(path, error) from error
         given |= {name: given[first] for name, first in aliases.items()}
-        if model is None:
+        if convert:
             for name, value in own.items():  # a model saved in half precision comes back so
                 value.data = value.data.to(given[name].dtype)
         target.load_state_dict(given)
@@ -115,6 +147,7 @@ def load(
             mark_fixed(layer, fixed.get(layer_path))
     if origin_of(target) is None:
         set_origin(target, header.origin)
+    mark_untrained(target, header.untrained)
     return target
 
 
@@ -135,9 +168,9 @@ def _shape_alone(recipe: KernelRecipe) -> Tensor:
 def _rebuild(path: Path, origin: Origin | None) -> nn.Module:
     if origin is None or origin.source == "python":
         # A weights file is data: it must not choose which Python file to run.
-        built = f" (it was built by {origin.spec!r})" if origin else ""
+        whole = f"{origin.spec if origin else 'FILE.py:FACTORY'}@{path}"
         raise ValueError(
-            f"{str(path)!r} holds a model of your own{built}: build it and pass it, "
+            f"{str(path)!r} holds a model of your own: say what builds it, {whole!r}, or in Python "
             "load(path, model=...)"
         )
     build = models.find(origin.source).build

@@ -1,35 +1,96 @@
-"""Tensors from files of whatever origin. Nothing in them is executed."""
+"""Tensors from files of whatever origin, and which of them are a model's. Nothing is executed."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from ..registry import unknown
 from .header import HEADER
+
+# Names that PyTorch's wrappers put in between: torch.compile, FSDP, activation checkpoints.
+_WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+# Parts of names that say: a copy beside the weights that learn.
+_COPIES = {"ema", "shadow", "averaged", "average", "avg", "swa", "teacher", "target", "momentum"}
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """The tensors of a weights file of whatever origin: safetensors, or a `.pth` of tensors alone.
+    """The tensors of a weights file of whatever origin: safetensors, or a PyTorch checkpoint.
 
-    A `.pth` is read with `weights_only=True`, so that nothing in it is executed; a training
-    checkpoint's "state_dict" or "model" entry is found, and DDP's "module." prefix taken off.
+    A checkpoint is read with `weights_only=True`, so that nothing in it is executed. What is nested
+    has the way to it in its name: "state_dict.model.conv1.weight". FILE#PART gives those of a part.
     """
-    path = Path(path)
-    if _is_pickle(path):
-        return _read_pth(path)
-    tensors, metadata = read_safetensors(path)
-    if HEADER in metadata:
+    file, part = split_part(path)
+    if is_saved(file):
         raise ValueError(
-            f"{str(path)!r} was written by explainfix.save and holds a whole model: open it "
-            "with load"
+            f"{str(file)!r} was written by explainfix.save and holds a whole model: open it with "
+            "load"
         )
-    return tensors
+    tensors = dict(_flatten(_read_pickle(file) if _is_pickle(file) else read_safetensors(file)[0]))
+    if not tensors:
+        raise ValueError(f"{str(file)!r} holds no state_dict, that is no names with tensors")
+    if not part:
+        return tensors
+    below = {n.removeprefix(f"{part}."): v for n, v in tensors.items() if n.startswith(f"{part}.")}
+    if not below:
+        raise unknown(f"part of {str(file)!r}:", part, {n.partition(".")[0]: 0 for n in tensors})
+    return below
 
 
-def check_fit(own: Mapping[str, Tensor], given: Mapping[str, Tensor], what: str) -> None:
-    """Raise, with the first few differences, unless names and shapes agree."""
+def split_part(path: str | Path) -> tuple[Path, str]:
+    """FILE#PART in two; a file may have a # in its name.
+
+    >>> split_part("last.ckpt#state_dict_ema")
+    (PosixPath('last.ckpt'), 'state_dict_ema')
+    """
+    file, _, part = str(path).rpartition("#")
+    return (Path(file), part) if file and not Path(path).exists() else (Path(path), "")
+
+
+def find_state(
+    own: Mapping[str, Tensor], given: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], str]:
+    """The tensors under the one prefix with which most are a model's own; a line on what fits.
+
+    Of several that fit alike, such as weights and a moving average of them, the first that is not
+    named as a copy.
+
+    >>> one, two = torch.ones(1), torch.zeros(1)
+    >>> given = {"ema.net.a": one, "model.net.a": two, "model.loss": one}
+    >>> find_state({"a": two}, given)
+    ({'a': tensor([0.])}, "1 of 1 under 'model.net.', 1 under 'ema.net.'")
+    """
+    named: dict[str, int] = {}
+    shaped: dict[str, int] = {}
+    for name, value in given.items():
+        for dot in re.finditer(r"^|\.", name):
+            prefix, rest = name[: dot.end()], name[dot.end() :]
+            if rest in own:
+                named[prefix] = named.get(prefix, 0) + 1
+                shaped[prefix] = shaped.get(prefix, 0) + (own[rest].shape == value.shape)
+    if not named:
+        some = ", ".join(repr(name) for name in list(given)[:3])
+        return dict(given), f"none under any prefix: it has {some}"
+
+    def order(prefix: str) -> tuple[int, int, bool]:
+        copy = bool(_COPIES & set(re.split(r"[._]", prefix.lower())))
+        return -shaped[prefix], -named[prefix], copy
+
+    ranked = sorted(named, key=order)
+    best = ranked[0]
+    told = [f"{named[prefix]} under {prefix!r}" for prefix in ranked[:3]]
+    told[0] = f"{named[best]} of {len(own)} under {best!r}" if best else f"{named[best]} as it is"
+    state = {n.removeprefix(best): v for n, v in given.items() if n.startswith(best)}
+    return state, ", ".join(told)
+
+
+def check_fit(
+    own: Mapping[str, Tensor], given: Mapping[str, Tensor], what: str, fitting: str = ""
+) -> None:
+    """Raise, with the first few differences and what fits, unless names and shapes agree."""
     wrong = [f"{name!r} is missing" for name in own if name not in given]
     wrong += [f"{name!r} is not in the model" for name in given if name not in own]
     wrong += [
@@ -39,7 +100,31 @@ def check_fit(own: Mapping[str, Tensor], given: Mapping[str, Tensor], what: str)
     ]
     if wrong:
         more = f"; and {len(wrong) - 4} more differences" if len(wrong) > 4 else ""
-        raise ValueError(f"{what!r} does not fit the model: {'; '.join(wrong[:4])}{more}")
+        names = f" (names that fit: {fitting})" if fitting else ""
+        raise ValueError(f"{what!r} does not fit the model: {'; '.join(wrong[:4])}{more}{names}")
+
+
+def is_saved(path: str | Path) -> bool:
+    """Whether a file was written by `save`."""
+    path = Path(path)
+    return not _is_pickle(path) and HEADER in read_safetensors(path, tensors=False)[1]
+
+
+def read_safetensors(
+    path: Path, *, tensors: bool = True
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors, if they are wanted, and the metadata."""
+    if _is_pickle(path):
+        raise ValueError(
+            f"{str(path)!r} is a PyTorch pickle, not a safetensors file; pass it to "
+            "create_model(SPEC, weights=FILE)"
+        )
+    try:
+        with safe_open(path, "pt") as file:
+            names = file.keys() if tensors else ()
+            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(f"{str(path)!r} is damaged or no safetensors file ({error})") from None
 
 
 def _is_pickle(path: Path) -> bool:
@@ -49,37 +134,30 @@ def _is_pickle(path: Path) -> bool:
     return (start[:1] == b"\x80" or start[:4] == b"PK\x03\x04") and start[8:] != b"{"
 
 
-def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    if _is_pickle(path):
-        raise ValueError(
-            f"{str(path)!r} is a PyTorch pickle, not a safetensors file; pass it to "
-            "create_model(SPEC, weights=FILE)"
-        )
+def _read_pickle(path: Path) -> object:
     try:
-        with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{str(path)!r} is damaged or no safetensors file ({error})") from None
-
-
-def _read_pth(path: Path) -> dict[str, Tensor]:
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content: object = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises half a dozen unrelated types
+        if refused := re.search(r"GLOBAL ([\w.]+)", str(error)):
+            raise ValueError(
+                f"{str(path)!r} holds more than tensors, a {refused[1]}, which is not read, since "
+                "that could run code. If you trust the file, keep its weights alone: content = "
+                "torch.load(FILE, weights_only=False), then torch.save(content['state_dict'], "
+                "'weights.pth'), or content.state_dict() if it is a whole model"
+            ) from None
         reason = str(error).splitlines()[0]
         raise ValueError(
-            f"{str(path)!r} is damaged, or holds more than tensors, which is not read "
-            f"({type(error).__name__}: {reason})"
+            f"{str(path)!r} is damaged, or no checkpoint ({type(error).__name__}: {reason})"
         ) from None
-    for key in ("state_dict", "model_state_dict", "model"):
-        if isinstance(content, dict) and isinstance(content.get(key), dict):
-            content = content[key]
-    if not isinstance(content, dict) or not _all_tensors(content.values()):
-        raise ValueError(f"{str(path)!r} holds no state_dict, that is no names with tensors")
-    if content and all(name.startswith("module.") for name in content):
-        content = {name.removeprefix("module."): value for name, value in content.items()}
-    return dict(content)
+    return content
 
 
-def _all_tensors(values: Iterable[object]) -> bool:
-    return all(isinstance(value, Tensor) for value in values)
+def _flatten(content: object, way: tuple[str, ...] = ()) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor with a name in a nest of dictionaries, by the names on the way to it."""
+    if isinstance(content, Tensor) and way:
+        parts = ".".join(way).split(".")
+        yield ".".join(part for part in parts if part not in _WRAPPERS), content
+    elif isinstance(content, Mapping):
+        for key, value in content.items():
+            if isinstance(key, str):  # an optimizer counts its tensors: those have no names
+                yield from _flatten(value, (*way, key))

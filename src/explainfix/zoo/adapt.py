@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..layers import Convolution
-from ..store import check_fit
+from ..store import check_fit, find_state
 
 
 def adapt_input(weight: Tensor, channels: int) -> Tensor:
@@ -46,18 +46,20 @@ def load_weights_(
 ) -> None:
     """Load weights made for the `default()` build of a model that may have other ends.
 
+    They are those under the one prefix of the names in `given` that fits the model best.
     Where the model differs from its default, the stem's filters are adapted and the head stays as
     it was made. Any other difference is an error, and the model stays as it was.
     """
     own: dict[str, Tensor] = model.state_dict()
-    state = dict(given)
-    differing = [n for n in own if n in given and own[n].shape != given[n].shape]
+    found, fitting = find_state(own, given)
+    state = dict(found)
+    differing = [n for n in own if n in found and own[n].shape != found[n].shape]
     if differing:
         usual: dict[str, Tensor] = default().state_dict()
         for name in differing:
-            if given[name].shape == usual[name].shape != own[name].shape:
-                state[name] = _fitted(own[name], given[name])
-    check_fit(own, state, what)
+            if found[name].shape == usual[name].shape != own[name].shape:
+                state[name] = _fitted(own[name], found[name])
+    check_fit(own, state, what, fitting)
     model.load_state_dict(state)
 
 

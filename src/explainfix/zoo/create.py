@@ -1,14 +1,21 @@
 """create_model: any network by name, and the names there are."""
 
 import fnmatch
-import re
+import io
+from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 
+import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
+from ..layers import Track, spatial_layers
 from ..registry import models, unknown
-from ..store import Origin, read_weights, set_origin
+from ..store import Origin, is_saved, load_built, read_weights, set_origin, split_part
+from ..untrained import mark_untrained
 from .adapt import load_weights_
+from .own import split_factory, which_factory
 
 
 def create_model(
@@ -17,15 +24,18 @@ def create_model(
     num_classes: int | None = None,
     in_channels: int | None = None,
     weights: str | Path | None = None,
+    progress: Track | None = None,
 ) -> nn.Module:
     """A network by name.
 
     `spec` is "unetd", "deeplabv3plus:ENCODER", "torchvision:NAME", "timm:NAME", "smp:NAME" or
     "smp:NAME/ENCODER" (segmentation models), or "FILE.py:FACTORY", a function of your own that
     returns a module.
-    `weights` is `None` for random ones, "pretrained", or a file: safetensors, or a `.pth`, from
-    which only tensors are read. Where pretrained weights meet another number of input channels,
-    the stem's filters are adapted; where they meet another number of classes, the head is new.
+    `weights` is `None` for random ones, "pretrained", or a file: safetensors, or a checkpoint, from
+    which only tensors are read (FILE#PART for a part of it). Where pretrained weights meet another
+    number of input channels, the stem's filters are adapted; where they meet another number of
+    classes, the head is new. A file that `save` wrote makes the model what was saved: fixed,
+    steered, pruned; `progress` wraps the loop over the layers to regenerate.
 
     >>> model = create_model("torchvision:resnet18", num_classes=5, in_channels=1)
     >>> model.conv1.weight.shape, model.fc.out_features
@@ -36,12 +46,38 @@ def create_model(
             raise ValueError(f"{what} must be a positive integer, not {count!r}")
     source, name = _parse(spec)
     build = models.find(source).build
-    model = build(name, num_classes, in_channels, weights == "pretrained")
-    if weights is not None and weights != "pretrained":
-        given = read_weights(weights)
-        load_weights_(model, given, str(weights), lambda: build(name, None, None, False))
-    set_origin(model, Origin(source, name, num_classes, in_channels))
+    file = None if weights in (None, "pretrained") else weights
+
+    def built(saved: Origin | None = None) -> nn.Module:
+        classes = num_classes or (saved.num_classes if saved else None)
+        channels = in_channels or (saved.in_channels if saved else None)
+        model = build(name, classes, channels, weights == "pretrained")
+        set_origin(model, Origin(source, name, classes, channels))
+        return model
+
+    if file is None:
+        model = built()
+        random = weights is None and (source != "python" or _is_drawn(model, built))
+        mark_untrained(model, random)
+        return model
+    if is_saved(split_part(file)[0]):
+        return load_built(file, built, progress=progress)
+    given = read_weights(file)
+    model = built()
+    load_weights_(model, given, str(file), lambda: build(name, None, None, False))
     return model
+
+
+def _is_drawn(model: nn.Module, build: Callable[[], nn.Module]) -> bool:
+    """Whether every spatial kernel is another when built again: a factory may load weights."""
+    layers = spatial_layers(model)
+    try:
+        with torch.random.fork_rng([]), redirect_stdout(io.StringIO()):
+            again = spatial_layers(build())
+        pairs = [(layer.weight, again[path].weight) for path, layer in layers.items()]
+    except Exception:  # whatever a factory does that is called twice
+        return False
+    return bool(pairs) and not any(is_lazy(one) or torch.equal(one, two) for one, two in pairs)
 
 
 def list_models(pattern: str = "*") -> list[str]:
@@ -62,8 +98,15 @@ def list_models(pattern: str = "*") -> list[str]:
 
 def _parse(spec: str) -> tuple[str, str]:
     """The source and the name in a spec."""
-    if re.search(r"\.py:\w+$", spec):
+    if split_factory(spec):
         return "python", spec
+    file = Path(spec)
+    if file.suffix == ".py":
+        if not file.is_file():
+            raise FileNotFoundError(f"there is no file {spec!r}")
+        raise which_factory(file)
+    if file.is_file():
+        raise ValueError(f"{spec!r} holds weights alone: say of which model, {f'NAME@{spec}'!r}")
     if spec in models:
         return spec, spec
     source, colon, name = spec.partition(":")

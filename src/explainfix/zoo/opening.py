@@ -1,14 +1,17 @@
-"""Opening a network by whatever names it: a model, NAME@FILE, or a file that `save` wrote."""
+"""Opening a network by whatever names it: a model, NAME@FILE, a file that `save` wrote, a run."""
 
-import re
 from pathlib import Path
 
 from torch import nn
 
 from ..filters.guidedsteer import SHIPPED
 from ..layers import Track
-from ..store import load
+from ..registry import openers
+from ..store import is_saved, load, split_part
 from .create import create_model
+from .own import split_factory, which_factory
+
+WHICH = ("best", "last")  # weights of a run
 
 
 def open_network(
@@ -19,20 +22,31 @@ def open_network(
     in_channels: int | None = None,
     progress: Track | None = None,
 ) -> nn.Module:
-    """The model of a name, with the weights of a file (NAME@FILE), or in a file `save` wrote."""
+    """The model of a name, with the weights of a file (NAME@FILE), in a saved file, or of a run.
+
+    A name may be FILE.py:FACTORY; the file of NAME@FILE is foreign or one that `save` wrote; a run
+    is its folder, RUN for its best weights or RUN@last.
+    """
     name, file = split_weights(text)
-    if file is not None and weights is not None:
+    run = split_run(text)
+    if file is not None and weights is not None and not run:
         raise ValueError(f"{text!r} names its weights already: it takes no --weights")
-    if not is_saved(name):
-        return create_model(
-            name, num_classes=num_classes, in_channels=in_channels, weights=file or weights
-        )
-    if (weights, num_classes, in_channels) != (None, None, None):
-        raise ValueError(
-            f"{text!r} is a saved model and complete: it takes no --weights, --num-classes or "
-            "--in-channels"
-        )
-    return load(name, progress=progress)
+    if run or _is_file_of_model(text):
+        if (weights, num_classes, in_channels) != (None, None, None):
+            raise ValueError(
+                f"{text!r} is a saved model and complete: it takes no --weights, --num-classes or "
+                "--in-channels"
+            )
+        return openers.find("run")(*run) if run else load(text, progress=progress)
+    if name.endswith(".py") and Path(name).is_file():
+        raise which_factory(Path(name), f"@{file}" if file else "")
+    return create_model(
+        name,
+        num_classes=num_classes,
+        in_channels=in_channels,
+        weights=file or weights,
+        progress=progress,
+    )
 
 
 def open_guide(text: str, *, progress: Track | None = None) -> nn.Module | str:
@@ -45,28 +59,51 @@ def open_guide(text: str, *, progress: Track | None = None) -> nn.Module | str:
     """
     if text in SHIPPED:
         return text
-    has_weights = is_saved(text) or split_weights(text)[1] is not None
+    has_weights = is_complete(text) or split_weights(text)[1] is not None
     return open_network(text, weights=None if has_weights else "pretrained", progress=progress)
 
 
-def is_saved(text: str) -> bool:
-    """Whether this names a file that `save` wrote."""
+def is_complete(text: str) -> bool:
+    """Whether this names a network with its numbers of channels and classes: a saved one, a run."""
+    if split_run(text) or _is_file_of_model(text):
+        return True
+    file = split_weights(text)[1]
+    return file is not None and Path(file).is_file() and is_saved(file)
+
+
+def _is_file_of_model(text: str) -> bool:
     return text.endswith(".safetensors") and split_weights(text)[1] is None
 
 
 def split_weights(text: str) -> tuple[str, str | None]:
-    """NAME@FILE in two; a saved file may have an @ in its path.
+    """NAME@FILE in two; a saved file, and that of a factory, may have an @ in its path.
 
-    >>> split_weights("unetd@weights.pth"), split_weights("unetd")
-    (('unetd', 'weights.pth'), ('unetd', None))
+    >>> split_weights("unetd@weights.pth"), split_weights("a@b/my_net.py:unet@weights.pth")
+    (('unetd', 'weights.pth'), ('a@b/my_net.py:unet', 'weights.pth'))
     """
-    name, at, file = text.partition("@")
-    return (name, file) if at and not Path(text).is_file() else (text, None)
+    if Path(text).exists() or split_factory(text):
+        return text, None
+    parts = text.split("@")
+    for count in range(len(parts) - 1, 0, -1):
+        name = "@".join(parts[:count])
+        if count == 1 or split_factory(name) or Path(name).is_file():
+            return name, "@".join(parts[count:])
+    return text, None
 
 
-def file_of(text: str) -> Path | None:
-    """The file that decides what a model is: FILE, that of FILE.py:FACTORY or of NAME@FILE."""
-    for candidate in (text, re.sub(r"(\.py):\w+$", r"\1", text), split_weights(text)[1]):
-        if candidate and Path(candidate).is_file():
-            return Path(candidate)
-    return None
+def split_run(text: str) -> tuple[Path, str] | None:
+    """RUN or RUN@last in two, if there is such a folder."""
+    if Path(text).is_dir():
+        return Path(text), WHICH[0]
+    folder, _, which = text.rpartition("@")
+    return (Path(folder), which) if which in WHICH and Path(folder).is_dir() else None
+
+
+def files_of(text: str) -> list[Path]:
+    """The files that decide what a model is: those of FILE, FILE.py:FACTORY, NAME@FILE, RUN."""
+    if run := split_run(text):
+        return [run[0] / f"{run[1]}.safetensors"]
+    name, weights = split_weights(text)
+    own = split_factory(name)
+    candidates = [Path(own[0] if own else name), *([split_part(weights)[0]] if weights else [])]
+    return [file for file in candidates if file.is_file()]

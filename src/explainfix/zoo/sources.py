@@ -8,8 +8,6 @@ import importlib
 import importlib.util
 import inspect
 import warnings
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from torch import nn
@@ -17,6 +15,7 @@ from torch import nn
 from ..registry import ModelSource, models, unknown
 from .adapt import load_weights_, set_input_channels_
 from .deeplab import ENCODERS, DeepLabV3Plus
+from .own import build_own
 from .unetd import UNetD
 
 
@@ -146,43 +145,6 @@ def _smp_names() -> list[str]:
     return sorted(smp.MODEL_ARCHITECTURES_MAPPING) if smp else []
 
 
-def _python(
-    name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
-) -> nn.Module:
-    file, _, factory = name.rpartition(":")
-    if pretrained:
-        raise ValueError(f"{name!r} has no pretrained weights to look up; pass weights=FILE")
-    module = _run_file(Path(file))
-    functions = [n for n, f in vars(module).items() if callable(f) and not n.startswith("_")]
-    if factory not in functions:
-        raise unknown(f"function in {file!r}:", factory, functions)
-    build = getattr(module, factory)
-    options = _given(num_classes=num_classes, in_channels=in_channels)
-    accepted = inspect.signature(build).parameters.values()
-    for option in options:
-        if not any(p.name == option or p.kind is p.VAR_KEYWORD for p in accepted):
-            raise ValueError(f"{name!r} takes no {option}: give the function that parameter")
-    model = build(**options)
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"{name!r} returned {type(model).__name__}, not a torch.nn.Module")
-    return model
-
-
-def _run_file(file: Path) -> ModuleType:
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {str(file)!r}")
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{str(file)!r} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's file raises
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{str(file)!r} could not be run: {reason}") from error
-    return module
-
-
 def _given(**options: Any) -> dict[str, Any]:
     """The options that are not `None`."""
     return {name: value for name, value in options.items() if value is not None}
@@ -218,4 +180,4 @@ models["deeplabv3plus"] = ModelSource(_deeplab, lambda: list(ENCODERS))
 models["torchvision"] = ModelSource(_torchvision, _torchvision_names)
 models["timm"] = ModelSource(_timm, _timm_names)
 models["smp"] = ModelSource(_smp, _smp_names)
-models["python"] = ModelSource(_python, list)
+models["python"] = ModelSource(build_own, list)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ...fix import KernelScale
 from ...registry import bases, filters, unknown
-from ...zoo.opening import file_of
+from ...zoo.opening import files_of
 from ..data.dataset import Task
 from .losses import TASK_LOSSES
 
@@ -37,7 +37,8 @@ class RunConfig:
     Parameters
     ----------
     model
-        A model's name (explainfix list models), or a file that explainfix saved.
+        A model's name (explainfix list models), NAME@FILE to go on from weights, a file that
+        explainfix saved, or a run's folder.
     data
         A dataset's name (explainfix list datasets), or NAME:PATH.
     data_options
@@ -229,7 +230,7 @@ class RunConfig:
         files = [_fingerprint(text) for text in (self.model, self.weights, self.fix_guide) if text]
         text = json.dumps([*content, files], sort_keys=True)
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-        model = Path(self.model).stem if file_of(self.model) else self.model
+        model = Path(self.model).stem if files_of(self.model) else self.model
         parts = (model, self.data.partition(":")[0], self.fix or "learned", digest)
         return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts)
 
@@ -320,5 +321,5 @@ def _toml(value: Any) -> str:
 
 
 def _fingerprint(text: str) -> str:
-    file = file_of(text)
-    return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest() if file else ""
+    digests = [hashlib.blake2b(f.read_bytes(), digest_size=8).hexdigest() for f in files_of(text)]
+    return "".join(digests)

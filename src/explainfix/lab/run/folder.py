@@ -15,11 +15,12 @@ from torch import nn
 
 from ...fix import fix_
 from ...recipe import recipes
-from ...registry import bases
+from ...registry import bases, openers
 from ...steering import mix_, steer_
 from ...store import load
 from ...zoo import create_model
-from ...zoo.opening import is_saved, open_guide
+from ...zoo.opening import is_complete, open_guide, open_network, split_run, split_weights
+from ...zoo.own import split_factory
 from ..data.dataset import Dataset, open_dataset
 from ..data.loader import Share, training_steps
 from .checkpoint import Checkpoint, writing
@@ -85,15 +86,13 @@ def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
     """The network of a run before its first step, fixed, zeroed and pruned if it is to be."""
     with torch.random.fork_rng([]):  # models are made on the CPU
         torch.default_generator.manual_seed(config.seed)
-        if is_saved(config.model):
-            model = load(config.model)
-        else:
-            model = create_model(
-                config.model,
-                num_classes=len(dataset.classes),
-                in_channels=dataset.in_channels,
-                weights=config.weights,
-            )
+        has_counts = is_complete(config.model)
+        model = open_network(
+            config.model,
+            weights=config.weights,
+            num_classes=None if has_counts else len(dataset.classes),
+            in_channels=None if has_counts else dataset.in_channels,
+        )
         if config.fix is not None:
             set_filters_(model, config, dataset)
         if config.zero is not None:
@@ -153,14 +152,24 @@ def is_finished(folder: Path) -> bool:
     return (folder / RESULT).is_file()
 
 
+@openers.register("run")
 def open_run_model(folder: Path, which: Literal["best", "last"] = "best") -> nn.Module:
     """The network of a run, with its best or its last weights; a model of your own too."""
     file = folder / f"{which}.safetensors"
     if not file.is_file():
         raise FileNotFoundError(f"{str(folder)!r} holds no {file.name}: was the run stopped early?")
-    config = make_config(read_config(folder / CONFIG))
-    own = ".py:" in config.model  # only the user's own config may choose which Python file to run
-    return load(file, build_model(config, open_data(config)) if own else None)
+    name = _network_of(folder)
+    return create_model(name, weights=file) if split_factory(name) else load(file)
+
+
+def _network_of(folder: Path) -> str:
+    """What built the network of a run, or of the run that it went on from.
+
+    Only the user's own config may choose which Python file to run, not a file of weights.
+    """
+    model = make_config(read_config(folder / CONFIG)).model
+    run = split_run(model)
+    return _network_of(run[0]) if run else split_weights(model)[0]
 
 
 def write_metrics(folder: Path, history: Sequence[dict[str, float]]) -> None:

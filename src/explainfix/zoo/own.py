@@ -1,0 +1,124 @@
+"""Models of your own: FILE.py:FACTORY, a function of that file that returns a module."""
+
+import ast
+import importlib.util
+import inspect
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from torch import nn
+
+from ..registry import unknown
+
+COUNTS = ("num_classes", "in_channels")  # what a factory may be asked for
+
+
+def split_factory(spec: str) -> tuple[str, str] | None:
+    """FILE.py:FACTORY in two, or `None`.
+
+    >>> split_factory("nets/my_net.py:unet"), split_factory("timm:resnet18")
+    (('nets/my_net.py', 'unet'), None)
+    """
+    found = re.fullmatch(r"(.+\.py):(\w+)", spec)
+    return (found[1], found[2]) if found else None
+
+
+def build_own(
+    name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
+) -> nn.Module:
+    """What the factory returns; what it raises, with the line of its own file."""
+    file, _, factory = name.rpartition(":")
+    if pretrained:
+        raise ValueError(f"{name!r} has no pretrained weights to look up; pass weights=FILE")
+    module = _run_file(Path(file))
+    functions = [n for n, f in vars(module).items() if callable(f) and not n.startswith("_")]
+    if factory not in functions:
+        raise unknown(f"function in {file!r}:", factory, list_factories(Path(file)) or functions)
+    build = getattr(module, factory)
+    given = zip(COUNTS, (num_classes, in_channels), strict=True)
+    options = {option: count for option, count in given if count is not None}
+    accepted = inspect.signature(build).parameters.values()
+    for option in options:
+        if not any(p.name == option or p.kind is p.VAR_KEYWORD for p in accepted):
+            raise ValueError(f"{name!r} takes no {option}: give the function that parameter")
+    for parameter in accepted:
+        if _is_required(parameter) and parameter.name not in options:
+            asked = f"--{parameter.name.replace('_', '-')}" if parameter.name in COUNTS else ""
+            remedy = f"give {asked}" if asked else "give it a default"
+            raise ValueError(f"{name!r} needs {parameter.name!r}: {remedy}")
+    with _failures_placed(f"{name!r} raised", Path(file)):
+        model = build(**options)
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{name!r} returned {type(model).__name__}, not a torch.nn.Module")
+    return model
+
+
+def list_factories(file: Path) -> list[str]:
+    """The functions and classes of a file that can be called as a factory; it is not run."""
+    try:
+        body = ast.parse(file.read_text(encoding="utf-8")).body
+    except (SyntaxError, ValueError):
+        return []
+    found = []
+    for entry in body:
+        if isinstance(entry, ast.FunctionDef) and _asks_for(entry.args) <= set(COUNTS):
+            found.append(entry.name)
+        elif isinstance(entry, ast.ClassDef) and entry.bases:
+            makers = [e for e in entry.body if getattr(e, "name", "") == "__init__"]
+            if all(_asks_for(m.args) <= {"self", *COUNTS} for m in makers):  # type: ignore[attr-defined]
+                found.append(entry.name)
+    return [name for name in found if not name.startswith("_")]
+
+
+def which_factory(file: Path, rest: str = "") -> ValueError:
+    """The error for a file without a factory: it lists those it has, in the form to type."""
+    if not (names := list_factories(file)):
+        return ValueError(f"{str(file)!r} has no function that could build a model")
+    choices = " or ".join(repr(f"{file}:{name}{rest}") for name in names[:8])
+    return ValueError(f"which function of {str(file)!r} builds the model? Give {choices}")
+
+
+def _asks_for(arguments: ast.arguments) -> set[str]:
+    """The arguments without a default."""
+    placed = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+    required = placed[: len(placed) - len(arguments.defaults)]
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    return {*required, *(a.arg for a, default in named if default is None)}
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    variable = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not variable
+
+
+def _run_file(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {str(file)!r}")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{str(file)!r} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    with _failures_placed(f"{str(file)!r} could not be run:", file):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _failures_placed(what: str, file: Path) -> Iterator[None]:
+    """Whatever the user's code raises, as one line that names the line of the user's own file."""
+    try:
+        yield
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [f for f in frames if Path(f.filename).resolve() == file.resolve()]
+        line = error.lineno if isinstance(error, SyntaxError) else None
+        source = (error.text or "").strip() if isinstance(error, SyntaxError) else ""
+        if own:
+            line, source = own[-1].lineno, own[-1].line or ""
+        place = f" ({file}, line {line}: {source})" if line else ""
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise ValueError(f"{what} {type(error).__name__}: {message}{place}") from error
