@@ -59,14 +59,15 @@ def open_batches(data: Data) -> tuple[Iterator[Batch], int]:
         stream: Iterator[Batch] = batches(inputs, targets, data.batch_size)
         length = len(inputs)
     else:
-        from ..lab.data.dataset import open_dataset
+        from ..lab.data.dataset import as_outputs, open_dataset
         from ..lab.data.loader import evaluation_batches
 
         dataset = open_dataset(data.data, **dict(option_pair(o) for o in data.data_option or []))
         length = len(dataset.split(data.split))
         parts = evaluation_batches(dataset, data.split, batch_size=data.batch_size)
+        classes = len(dataset.classes)
         # What is not to be counted, NaN, asks for no output.
-        stream = ((x, y.nan_to_num() if y.is_floating_point() else y) for _, x, y in parts)
+        stream = ((x, as_outputs(y, classes) if y.is_floating_point() else y) for _, x, y in parts)
     return stream, min(data.max_batches, -(-length // data.batch_size))
 
 

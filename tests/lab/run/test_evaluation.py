@@ -13,7 +13,7 @@ import explainfix as xf
 from explainfix.lab.data.dataset import Dataset, Sample, open_dataset
 from explainfix.lab.data.loader import Share
 from explainfix.lab.run.evaluation import collect_outcomes, evaluate, logits_of
-from explainfix.lab.run.prediction import Predictions, match_channels, overlay, predict_files
+from explainfix.lab.run.prediction import Predictions, match_channels, predict_files
 
 
 class Squares:
@@ -125,12 +125,6 @@ def test_classes_become_a_table(tmp_path):
     assert all(0 <= float(value) <= 1 for value in row.split(",")[1:])
 
 
-def test_overlay_marks_what_was_found():
-    found = torch.zeros(1, 8, 8)
-    found[0, 2:6, 2:6] = 1
-    pixels = np.asarray(overlay(torch.zeros(1, 8, 8), found))
-    assert (pixels[found[0] == 0] == 0).all()
-    assert (pixels[found[0] == 1, 0] > 0).all()
-    assert pixels[2, 2].tolist() == [255, 60, 60]
+def test_channels_that_do_not_fit():
     with pytest.raises(ValueError, match="4 channels"):
         match_channels(torch.zeros(4, 2, 2), 3)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from .dataset import Augment, Prepare, Sample
+from .dataset import Augment, Prepare, Sample, pad
 
 
 @dataclass(frozen=True)
@@ -31,15 +30,14 @@ def keep(sample: Sample) -> Sample:
 
 
 def flip(sample: Sample, generator: np.random.Generator) -> Sample:
-    """As it is, left-right, upside down or both: a quarter of the time each."""
-    axes = [axis for axis in (-2, -1) if generator.random() < 0.5]
-    return Sample(*(_flipped(tensor, axes) if tensor.dim() == 3 else tensor for tensor in sample))
+    """As it is, left-right, upside down or both: each axis of an image or volume half the time."""
+    axes = range(1, sample.image.dim())
+    return _flipped(sample, [axis for axis in axes if generator.random() < 0.5])
 
 
 def flip_sideways(sample: Sample, generator: np.random.Generator) -> Sample:
     """As it is or left-right: half of the time each."""
-    axes = [-1] if generator.random() < 0.5 else []
-    return Sample(*(_flipped(tensor, axes) if tensor.dim() == 3 else tensor for tensor in sample))
+    return _flipped(sample, [-1] if generator.random() < 0.5 else [])
 
 
 def add_noise(sample: Sample, generator: np.random.Generator) -> Sample:
@@ -58,17 +56,16 @@ def add_noise(sample: Sample, generator: np.random.Generator) -> Sample:
 
 @dataclass(frozen=True)
 class Crop:
-    """A random square of `size` pixels; an image that is smaller gets zeros, its mask NaN."""
+    """A random square or cube of `size` pixels; a smaller image gets zeros, its mask NaN."""
 
     size: int
 
     def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
-        sample = pad(sample, self.size)
-        height, width = sample.image.shape[-2:]
-        top = int(generator.integers(height - self.size + 1))
-        left = int(generator.integers(width - self.size + 1))
-        window = (..., slice(top, top + self.size), slice(left, left + self.size))
-        return Sample(*(tensor[window] if tensor.dim() == 3 else tensor for tensor in sample))
+        sample = pad(sample, [self.size] * (sample.image.dim() - 1))
+        starts = [int(generator.integers(n - self.size + 1)) for n in sample.image.shape[1:]]
+        window = (slice(None), *(slice(start, start + self.size) for start in starts))
+        image, target = sample
+        return Sample(image[window], target[window] if sample.masked else target)
 
 
 @dataclass(frozen=True)
@@ -96,18 +93,6 @@ class LabelNoise:
         return sample._replace(target=torch.where(wrong, 1 - sample.target, sample.target))
 
 
-def pad(sample: Sample, size: int) -> Sample:
-    """At least `size` pixels each way: zeros at the right and below, NaN in the mask."""
-    height, width = sample.image.shape[-2:]
-    missing = (0, max(size - width, 0), 0, max(size - height, 0))
-    if not any(missing):
-        return sample
-    image, target = sample
-    if target.dim() == 3:
-        target = F.pad(target, missing, value=torch.nan)
-    return Sample(F.pad(image, missing), target)
-
-
 def shift_mean(sample: Sample) -> Sample:
     """The image with its mean moved to 0.5, as in the paper."""
     image = sample.image.numpy()  # NumPy: torch would wake its threads for every image
@@ -133,5 +118,11 @@ def stretch_contrast(sample: Sample) -> Sample:
     return sample._replace(image=torch.from_numpy(stretched.clip(-0.25, 1.25, out=stretched)))
 
 
-def _flipped(tensor: Tensor, axes: list[int]) -> Tensor:
-    return torch.from_numpy(np.flip(tensor.numpy(), tuple(axes)).copy()) if axes else tensor
+def _flipped(sample: Sample, axes: list[int]) -> Sample:
+    def flipped(tensor: Tensor) -> Tensor:
+        return torch.from_numpy(np.flip(tensor.numpy(), tuple(axes)).copy())
+
+    if not axes:
+        return sample
+    image, target = sample
+    return Sample(flipped(image), flipped(target) if sample.masked else target)

@@ -23,14 +23,19 @@ Task = Literal["segmentation", "multilabel", "multiclass"]
 
 
 class Sample(NamedTuple):
-    """One image `(c, h, w)`, from 0 to 1 as it comes from disk, and what is known about it.
+    """One image `(c, h, w)` or volume `(c, d, h, w)`, and what is known about it.
 
-    The target is a mask `(1, h, w)` of 0 and 1 for segmentation, `(tasks,)` of 0 and 1 for several
-    labels, a class number for one. NaN marks what is not to be counted.
+    The target is a mask `(1, h, w)` of class numbers for segmentation, `(tasks,)` of 0 and 1 for
+    several labels, a class number for one. NaN marks what is not to be counted.
     """
 
     image: Tensor
     target: Tensor
+
+    @property
+    def masked(self) -> bool:
+        """Whether the target is a mask, with a number for every pixel."""
+        return self.target.dim() == self.image.dim()
 
 
 class Images(Protocol):
@@ -68,7 +73,10 @@ Prepare = Callable[[Sample], Sample]
 
 @dataclass(frozen=True)
 class Dataset:
-    """Splits by name ("train", "val", "test", …) and how their images reach a network."""
+    """Splits by name ("train", "val", "test", …) and how their images reach a network.
+
+    A mask of one class is 0 and 1; of several, which exclude each other, the first is background.
+    """
 
     name: str
     task: Task
@@ -185,15 +193,36 @@ def _convert(name: str, value: Any, option: Option) -> Any:
 
 
 def collate(samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
-    """A batch. Smaller images get zeros at the right and below, and masks get NaN there."""
-    height = max(sample.image.shape[-2] for sample in samples)
-    width = max(sample.image.shape[-1] for sample in samples)
+    """A batch. Smaller images get zeros at the end of each axis, and masks get NaN there."""
+    sizes = [sample.image.shape[1:] for sample in samples]
+    largest = [max(sides) for sides in zip(*sizes, strict=True)]
+    images, targets = zip(*(pad(sample, largest) for sample in samples), strict=True)
+    return torch.stack(images), torch.stack(targets)
 
-    def padded(tensor: Tensor, fill: float) -> Tensor:
-        missing = (0, width - tensor.shape[-1], 0, height - tensor.shape[-2])
-        return torch.nn.functional.pad(tensor, missing, value=fill) if any(missing) else tensor
 
-    images = torch.stack([padded(sample.image, 0.0) for sample in samples])
-    masks = samples[0].target.dim() == 3
-    targets = [padded(s.target, torch.nan) if masks else s.target for s in samples]
-    return images, torch.stack(targets)
+def pad(sample: Sample, sizes: Sequence[int]) -> Sample:
+    """At least of these sizes: zeros at the end of each axis, NaN in the mask."""
+    have = sample.image.shape[1:]
+    missing = [max(size - own, 0) for size, own in zip(sizes, have, strict=True)]
+    if not any(missing):
+        return sample
+    ends = [part for more in reversed(missing) for part in (0, more)]  # the last axis comes first
+    image = torch.nn.functional.pad(sample.image, ends)
+    if not sample.masked:
+        return sample._replace(image=image)
+    return Sample(image, torch.nn.functional.pad(sample.target, ends, value=torch.nan))
+
+
+def as_outputs(targets: Tensor, classes: int) -> Tensor:
+    """Targets in the shape of a network's outputs, 0 where nothing is known or to be counted.
+
+    Class numbers `(n,)`, or masks of several classes `(n, 1, h, w)`, become 0 and 1 for each class.
+
+    >>> as_outputs(torch.tensor([[[2.0, 0.0, torch.nan]]]), 3).tolist()
+    [[[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]]
+    """
+    numbers = targets.unsqueeze(1) if targets.dim() == 1 else targets
+    if numbers.shape[1] == classes:
+        return numbers.nan_to_num()
+    each = torch.arange(classes, device=targets.device).view(-1, *[1] * (numbers.dim() - 2))
+    return (numbers == each).to(targets.dtype)

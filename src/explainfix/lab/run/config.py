@@ -16,7 +16,7 @@ from ...fix import KernelScale
 from ...registry import bases, filters, unknown
 from ...zoo.opening import file_of
 from ..data.dataset import Task
-from .losses import TASK_LOSSES
+from .losses import fitting_losses
 
 # The paper's rates: Adam at 0.008 for microscopy, at 0.0001 for x-rays.
 DEFAULT_LR: dict[Task, float] = {"segmentation": 0.008, "multilabel": 1e-4, "multiclass": 1e-4}
@@ -98,7 +98,8 @@ class RunConfig:
     clip
         Largest norm of the gradient.
     loss
-        Which loss (default: bce for masks, focal for several labels, cross_entropy for one).
+        Which loss (default: bce for masks of one class, cross_entropy for those of several, focal
+        for several labels, cross_entropy for one).
     seed
         Seed of the weights, the order of the data and the augmentations.
     accelerator
@@ -148,7 +149,7 @@ class RunConfig:
     schedule: Literal["constant", "onecycle"] = "constant"
     weight_decay: float = 0.0
     clip: float | None = None
-    loss: Literal["bce", "focal", "cross_entropy"] | None = None
+    loss: Literal["bce", "dice", "dice_cross_entropy", "focal", "cross_entropy"] | None = None
     seed: int = 0
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: int = 1
@@ -192,10 +193,10 @@ class RunConfig:
         if not self.evaluate_on:
             raise ValueError("evaluate_on must name a split to score")
 
-    def resolved(self, task: Task) -> "RunConfig":
+    def resolved(self, task: Task, classes: int = 1) -> "RunConfig":
         """The same with every default that depends on the task filled in."""
         one = 1 if task == "segmentation" else self.batch_size
-        fitting = TASK_LOSSES[task]
+        fitting = fitting_losses(task, classes)
         if self.loss is not None and self.loss not in fitting:
             raise unknown(f"loss for {task}", self.loss, fitting)
         changes: dict[str, Any] = {

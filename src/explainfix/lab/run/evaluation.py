@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ...layers import as_found
 from ...running import first_not_finite
-from ..data.dataset import Dataset, Task
+from ..data.dataset import Dataset
 from ..data.loader import Share, evaluation_batches
 from .metrics import Outcomes, Scores, count_pixels, score
 
@@ -71,7 +71,7 @@ def collect_outcomes(
         model.eval()
         for indices, images, targets in batches:
             logits = compute_logits(model, images.to(where.device, where.dtype)).float().cpu()
-            check_shapes(logits, targets, dataset.task, classes)
+            check_shapes(logits, targets, dataset)
             if masks:
                 values[indices] = count_pixels(logits, targets)
             else:
@@ -103,13 +103,13 @@ def logits_of(output: Any) -> Tensor:
     return found
 
 
-def check_shapes(logits: Tensor, targets: Tensor, task: Task, classes: int) -> None:
+def check_shapes(logits: Tensor, targets: Tensor, dataset: Dataset) -> None:
     """Raise unless the model's outputs are what the data's task needs."""
-    wanted = tuple(targets.shape) if task == "segmentation" else (len(targets), classes)
+    wanted = (len(targets), len(dataset.classes), *targets.shape[2:])
     if tuple(logits.shape) != wanted:
         raise ValueError(
-            f"the model gives outputs {tuple(logits.shape)}, {task} on this data needs {wanted}: "
-            "was it made for other data?"
+            f"the model gives outputs {tuple(logits.shape)}, {dataset.task} on this data needs "
+            f"{wanted}: was it made for other data?"
         )
 
 

@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import save_file
@@ -17,13 +16,13 @@ from ..data.dataset import Dataset, Images, Sample, Task
 from ..data.images import read_image
 from .checkpoint import failures_named
 from .evaluation import check_shapes, compute_logits
-
-_TINT = np.array([255, 60, 60], dtype=np.float32)  # of the first class; the others turn from it
+from .overlay import class_numbers, overlay
 
 
 def probabilities(logits: Tensor, task: Task) -> Tensor:
-    """Logits `(n, classes, ...)` as probabilities."""
-    return logits.softmax(1) if task == "multiclass" else logits.sigmoid()
+    """Logits `(n, classes, ...)` as probabilities, that add up where classes exclude each other."""
+    exclusive = task == "multiclass" or (task == "segmentation" and logits.shape[1] > 1)
+    return logits.softmax(1) if exclusive else logits.sigmoid()
 
 
 class Predictions:
@@ -37,10 +36,11 @@ class Predictions:
         """Keep a batch: labels as numbers, masks as bytes and without what was padded."""
         answers = probabilities(logits, self.dataset.task)
         for index, answer, target in zip(indices, answers, targets, strict=True):
-            if answer.dim() == 3:
-                padded = target.isnan().all(0)  # collate pads masks with NaN
-                rows, columns = ((~padded).any(1).nonzero().max(), (~padded).any(0).nonzero().max())
-                answer = (answer[:, : rows + 1, : columns + 1] * 255).round().byte()
+            if self.dataset.task == "segmentation":
+                known = (~target[0].isnan()).nonzero()
+                if len(targets) > 1 and len(known):  # collate pads masks with NaN
+                    answer = answer[:, *(slice(int(end) + 1) for end in known.amax(0))]
+                answer = (answer * 255).round().byte()
             self.kept[index] = answer.contiguous().clone()
 
     def save(self, path: Path, *, overwrite: bool = False) -> None:
@@ -76,16 +76,17 @@ def predict_files(
             image = match_channels(read_image(file), dataset.in_channels)
             prepared = dataset.prepare(Sample(image, torch.zeros(1, *image.shape[1:]))).image
             logits = compute_logits(model, prepared.unsqueeze(0).to(where.device, where.dtype))
-            shape = (1, len(dataset.classes), *image.shape[1:])
-            blank = torch.zeros(shape if dataset.task == "segmentation" else shape[:2])
-            check_shapes(logits, blank, dataset.task, len(dataset.classes))
+            space = image.shape[1:] if dataset.task == "segmentation" else ()
+            check_shapes(logits, torch.zeros(1, 1, *space), dataset)
             answers[file] = image, probabilities(logits.float().cpu(), dataset.task)[0]
     folder.mkdir(parents=True, exist_ok=True)
     if dataset.task != "segmentation":
         return [_write_classes(folder, dataset.classes, {f: a[1] for f, a in answers.items()})]
     made = []
     for file, (image, answer) in answers.items():
-        for kind, picture in (("mask", _mask(answer)), ("overlay", overlay(image, answer))):
+        numbers = class_numbers(answer)
+        drawn = overlay(image, numbers, dataset.classes)
+        for kind, picture in (("mask", _mask(numbers, len(answer))), ("overlay", drawn)):
             made.append(folder / f"{file.stem}.{kind}.png")
             with failures_named(made[-1]), written(made[-1], overwrite=True) as temporary:
                 picture.save(temporary)
@@ -101,23 +102,9 @@ def match_channels(image: Tensor, channels: int) -> Tensor:
     return image.mean(0, keepdim=True).expand(channels, -1, -1)
 
 
-def overlay(image: Tensor, probability: Tensor) -> Image.Image:
-    """The image `(c, h, w)` with each class above one half tinted and outlined."""
-    pixels = match_channels(image, 3).permute(1, 2, 0).mul(255).numpy().copy()
-    for number, mask in enumerate((probability > 0.5).numpy()):
-        colour = np.roll(_TINT, number)
-        pixels[mask] = 0.7 * pixels[mask] + 0.3 * colour
-        around = np.pad(mask, 1, mode="edge")
-        inner = around[:-2, 1:-1] & around[2:, 1:-1] & around[1:-1, :-2] & around[1:-1, 2:]
-        pixels[mask & ~inner] = colour
-    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
-
-
-def _mask(probability: Tensor) -> Image.Image:
-    """White where the one class is, or the class's number, from 1, of the likeliest above half."""
-    best, which = probability.max(0)
-    level = 255 if len(probability) == 1 else which + 1
-    return Image.fromarray(((best > 0.5) * level).byte().numpy())
+def _mask(numbers: Tensor, classes: int) -> Image.Image:
+    """White where the one class is, or the number of each class."""
+    return Image.fromarray((numbers * 255 if classes == 1 else numbers).numpy())
 
 
 def _write_classes(folder: Path, classes: tuple[str, ...], answers: dict[Path, Tensor]) -> Path:

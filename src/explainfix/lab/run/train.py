@@ -67,7 +67,7 @@ def train(config: RunConfig, *, runs: str | Path = "runs", report: Report | None
         config = replace(config, devices=int(os.environ["WORLD_SIZE"]))
     fabric = open_fabric(config)
     dataset = open_data(config)
-    config = config.resolved(dataset.task)
+    config = config.resolved(dataset.task, len(dataset.classes))
     folder = find_folder(Path(runs), config)
     if is_finished(folder):
         return read_run(folder)
@@ -152,7 +152,7 @@ class _Work:
                 images = images.contiguous(memory_format=torch.channels_last)
             with fabric.no_backward_sync(self.model, enabled=number < len(batches)):
                 logits = compute_logits(self.model, images)
-                check_shapes(logits, targets, self.dataset.task, len(self.dataset.classes))
+                check_shapes(logits, targets, self.dataset)
                 loss = self.loss(logits, targets.to(logits.dtype)) / len(batches)
                 if not loss.isfinite():
                     torch.manual_seed(seed)

@@ -62,7 +62,7 @@ def sweep(
 
 def _plan(configs: Mapping[str, RunConfig], runs: Path) -> dict[str, Job]:
     """The folder of each run, which depends on the task of its data."""
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, tuple[Task, int]] = {}
     jobs = {}
     for label, config in configs.items():
         data = repr((config.data, config.data_options, config.skip_damaged))
@@ -70,8 +70,8 @@ def _plan(configs: Mapping[str, RunConfig], runs: Path) -> dict[str, Job]:
             opened = open_dataset(
                 config.data, skip_damaged=config.skip_damaged, **config.data_options
             )
-            tasks[data] = opened.task
-        whole = config.resolved(tasks[data])
+            tasks[data] = opened.task, len(opened.classes)
+        whole = config.resolved(*tasks[data])
         jobs[label] = Job(label, whole, find_folder(runs, whole))
     return jobs
 
