@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -85,13 +86,32 @@ def collect_outcomes(
     return Outcomes(dataset.task, dataset.classes, values, None if masks else known)
 
 
-def compute_logits(model: nn.Module, images: Tensor) -> Tensor:
-    """The model's logits; if it fails, an error that says on what."""
+def compute_logits(model: nn.Module, images: Tensor, *, window: int | None = None) -> Tensor:
+    """The model's logits; if it fails, an error that says on what.
+
+    With a `window` the model looks at squares or cubes of that side, which overlap by half; the
+    nearer to the middle of one, the more its answer counts.
+    """
+    if window is not None:
+        return _slide(partial(compute_logits, model), images, window)
     try:
         return logits_of(model(images))
     except RuntimeError as error:  # wrong channels, too small an image, no memory
         reason = str(error).partition("\n")[0]
         raise ValueError(f"the model fails on images {tuple(images.shape)}: {reason}") from error
+
+
+def _slide(look: Callable[[Tensor], Tensor], images: Tensor, window: int) -> Tensor:
+    try:
+        from monai.inferers import sliding_window_inference
+    except ImportError:
+        raise ImportError(
+            "looking at images window by window needs MONAI: pip install 'explainfix[medical]'",
+            name="monai",
+        ) from None
+    sides = (window,) * (images.dim() - 2)
+    logits: Tensor = sliding_window_inference(images, sides, 4, look, overlap=0.5, mode="gaussian")
+    return logits
 
 
 def logits_of(output: Any) -> Tensor:

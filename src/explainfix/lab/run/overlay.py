@@ -17,7 +17,7 @@ def class_colour(number: int) -> tuple[int, int, int]:
     """The colour of class 1, red, 2, …
 
     >>> class_colour(1), class_colour(2)
-    ((255, 61, 61), (61, 110, 255))
+    ((255, 61, 61), (61, 118, 255))
     """
     red, green, blue = colorsys.hsv_to_rgb((number - 1) * _TURN % 1, 0.76, 1)
     return round(255 * red), round(255 * green), round(255 * blue)
