@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +10,12 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ...layers import as_found
 from ...store import written
-from ..data.dataset import Dataset, Images, Sample, Task
-from ..data.images import read_image
+from ..data.dataset import Dataset, Images, Signature, Task
+from ..data.images import to_channels
 from .checkpoint import failures_named
 from .evaluation import check_shapes, compute_logits
 
@@ -62,49 +63,67 @@ class Predictions:
 
 
 def predict_files(
-    model: nn.Module, dataset: Dataset, files: Iterable[Path], folder: Path
+    model: nn.Module,
+    about: Signature,
+    files: Iterable[tuple[str, Path]],
+    folder: Path,
+    *,
+    threshold: float = 0.5,
+    keep_probabilities: bool = False,
 ) -> list[Path]:
-    """Write what `model` sees in each file: NAME.mask.png and NAME.overlay.png, or classes.csv.
+    """Write what `model` sees in files: NAME.mask.png and NAME.overlay.png, or classes.csv.
 
-    All files are looked at before the first is written; `dataset` says how to prepare an image.
+    `about` says how images are prepared. Masks are as large as the images; their probabilities are
+    NAME.probability.tif, of floats `(h, w)` or `(classes, h, w)`.
     """
-    answers = {}
+    made: list[Path] = []
+    rows: dict[Path, Tensor] = {}
     where = next(model.parameters())
     with as_found(model), torch.inference_mode():
         model.eval()
-        for file in files:
-            image = match_channels(read_image(file), dataset.in_channels)
-            prepared = dataset.prepare(Sample(image, torch.zeros(1, *image.shape[1:]))).image
-            logits = compute_logits(model, prepared.unsqueeze(0).to(where.device, where.dtype))
-            shape = (1, len(dataset.classes), *image.shape[1:])
-            blank = torch.zeros(shape if dataset.task == "segmentation" else shape[:2])
-            check_shapes(logits, blank, dataset.task, len(dataset.classes))
-            answers[file] = image, probabilities(logits.float().cpu(), dataset.task)[0]
-    folder.mkdir(parents=True, exist_ok=True)
-    if dataset.task != "segmentation":
-        return [_write_classes(folder, dataset.classes, {f: a[1] for f, a in answers.items()})]
+        for name, file in files:
+            image = about.preparation.decode(file)
+            ready = about.preparation(about.preparation.fitted(image))
+            logits = compute_logits(model, ready.unsqueeze(0).to(where.device, where.dtype))
+            shape = (1, len(about.classes), *ready.shape[1:])
+            blank = torch.zeros(shape if about.task == "segmentation" else shape[:2])
+            check_shapes(logits, blank, about.task, len(about.classes))
+            answer = probabilities(logits.float().cpu(), about.task)
+            if about.task != "segmentation":
+                rows[file] = answer[0]
+                continue
+            if answer.shape[2:] != image.shape[1:]:
+                answer = F.interpolate(answer, image.shape[1:], mode="bilinear")
+            seen = {"mask.png": _mask(answer[0], threshold)}
+            seen["overlay.png"] = overlay(image, answer[0], threshold)
+            made += _write_pictures(folder / name, seen, answer[0] if keep_probabilities else None)
+    return made or [_write_classes(folder, about, rows, threshold)]
+
+
+def _write_pictures(
+    start: Path, pictures: Mapping[str, Image.Image], probability: Tensor | None
+) -> list[Path]:
+    """Pictures and, if given, probabilities under names that begin alike."""
+    start.parent.mkdir(parents=True, exist_ok=True)
     made = []
-    for file, (image, answer) in answers.items():
-        for kind, picture in (("mask", _mask(answer)), ("overlay", overlay(image, answer))):
-            made.append(folder / f"{file.stem}.{kind}.png")
-            with failures_named(made[-1]), written(made[-1], overwrite=True) as temporary:
-                picture.save(temporary)
+    for ending, picture in pictures.items():
+        made.append(start.with_name(f"{start.name}.{ending}"))
+        with failures_named(made[-1]), written(made[-1], overwrite=True) as temporary:
+            picture.save(temporary)
+    if probability is not None:
+        import tifffile
+
+        made.append(start.with_name(f"{start.name}.probability.tif"))
+        levels = probability[0] if len(probability) == 1 else probability
+        with failures_named(made[-1]), written(made[-1], overwrite=True) as temporary:
+            tifffile.imwrite(temporary, levels.numpy(), photometric="minisblack")
     return made
 
 
-def match_channels(image: Tensor, channels: int) -> Tensor:
-    """The image in as many channels: grey repeated, colours averaged."""
-    if len(image) == channels:
-        return image
-    if len(image) != 1 and channels != 1:
-        raise ValueError(f"an image of {len(image)} channels does not fit a model of {channels}")
-    return image.mean(0, keepdim=True).expand(channels, -1, -1)
-
-
-def overlay(image: Tensor, probability: Tensor) -> Image.Image:
-    """The image `(c, h, w)` with each class above one half tinted and outlined."""
-    pixels = match_channels(image, 3).permute(1, 2, 0).mul(255).numpy().copy()
-    for number, mask in enumerate((probability > 0.5).numpy()):
+def overlay(image: Tensor, probability: Tensor, threshold: float = 0.5) -> Image.Image:
+    """The image `(c, h, w)` with each class above the threshold tinted and outlined."""
+    pixels = to_channels(image, 3).permute(1, 2, 0).mul(255).numpy().copy()
+    for number, mask in enumerate((probability > threshold).numpy()):
         colour = np.roll(_TINT, number)
         pixels[mask] = 0.7 * pixels[mask] + 0.3 * colour
         around = np.pad(mask, 1, mode="edge")
@@ -113,21 +132,28 @@ def overlay(image: Tensor, probability: Tensor) -> Image.Image:
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
-def _mask(probability: Tensor) -> Image.Image:
-    """White where the one class is, or the class's number, from 1, of the likeliest above half."""
+def _mask(probability: Tensor, threshold: float) -> Image.Image:
+    """White where the one class is, or the number, from 1, of the likeliest above the threshold."""
     best, which = probability.max(0)
     level = 255 if len(probability) == 1 else which + 1
-    return Image.fromarray(((best > 0.5) * level).byte().numpy())
+    return Image.fromarray(((best > threshold) * level).byte().numpy())
 
 
-def _write_classes(folder: Path, classes: tuple[str, ...], answers: dict[Path, Tensor]) -> Path:
+def _write_classes(
+    folder: Path, about: Signature, rows: Mapping[Path, Tensor], threshold: float
+) -> Path:
+    """A row for each image: the probability of each class, and which it has."""
     path = folder / "classes.csv"
+    folder.mkdir(parents=True, exist_ok=True)
     with (
         failures_named(path),
         written(path, overwrite=True) as temporary,
         temporary.open("w", newline="") as file,
     ):
         table = csv.writer(file)
-        table.writerow(["image", *classes])
-        table.writerows([str(f), *(f"{p:.4f}" for p in a.tolist())] for f, a in answers.items())
+        table.writerow(["image", *about.classes, "predicted"])
+        for image, answer in rows.items():
+            least = answer.max() if about.task == "multiclass" else threshold
+            found = [name for name, p in zip(about.classes, answer, strict=True) if p >= least]
+            table.writerow([str(image), *(f"{p:.4f}" for p in answer.tolist()), "; ".join(found)])
     return path

@@ -127,7 +127,9 @@ class TestMistakes:
     def test_damaged(self, classes):
         path = classes / "cat/00.png"
         path.write_bytes(path.read_bytes()[:-30])
-        with pytest.raises(ValueError, match=r"has 1 file \('cat/00.png'\) damaged: skip_damaged"):
+        with pytest.raises(
+            ValueError, match=r"has 1 file \('cat/00.png'\) damaged: it is truncated. skip_"
+        ):
             open_dataset(f"folder:{classes}")
         assert open_dataset(f"folder:{classes}", skip_damaged=True).damaged == ("cat/00.png",)
 

@@ -17,9 +17,10 @@ import torch
 
 from ....registry import datasets
 from ..archive import Tree, check_one_size, few, find_damaged, report_damaged
-from ..augment import Crop, InTurn, flip, flip_sideways, keep
+from ..augment import Crop, flip, flip_sideways
 from ..dataset import Augment, Dataset, Images, Listed, Sample
-from ..images import EXTENSIONS, read_image, read_mask, resize, to_channels
+from ..images import EXTENSIONS, read_mask
+from ..preparation import Preparation
 from ..reading import check_least, check_share, divide
 
 SPLITS = ("train", "val", "test")
@@ -65,9 +66,10 @@ def folder(
     tree = Tree(Path(path))
     groups, classes, lone = _list_items(tree, path)
     files = [file for items in groups.values() for i in items for file in (i.name, i.mask) if file]
-    problems = {"damaged": find_damaged(tree, files), **lone}
+    problems = {**find_damaged(tree, files), **lone}
     damaged = report_damaged(path, problems, skip=skip_damaged)
     groups = _divide(groups, val_share, test_share, seed)
+    preparation = Preparation(channels=1 if grey else 3, size=size)
     bad = set(damaged)
     splits: dict[str, Images] = {}
     for split in [name for name in SPLITS if name in groups]:
@@ -75,7 +77,7 @@ def folder(
         if not good:
             raise ValueError(f"the split {split!r} of {path!r} is empty")
         names = tuple(item.name for item in good)
-        splits[split] = Listed(names, partial(_read, tree, good, size, 1 if grey else 3))
+        splits[split] = Listed(names, partial(_read, tree, good, preparation))
     if size is None and crop is None:
         check_one_size([(tree, name) for name in splits["train"].names], "size= or crop=")
     steps: list[Augment] = [] if crop is None else [Crop(crop)]
@@ -85,10 +87,9 @@ def folder(
         name="folder",
         task="multiclass" if classes else "segmentation",
         classes=classes or ("mask",),
-        in_channels=1 if grey else 3,
+        preparation=preparation,
         splits=splits,
-        augment=InTurn(keep, steps),
-        prepare=keep,
+        steps=tuple(steps),
         damaged=damaged,
     )
 
@@ -159,17 +160,13 @@ def _divide(
     return {split: items for split, items in {**divided, **given}.items() if items}
 
 
-def _read(
-    tree: Tree, items: Sequence[Item], size: int | None, channels: Literal[1, 3], index: int
-) -> Sample:
+def _read(tree: Tree, items: Sequence[Item], preparation: Preparation, index: int) -> Sample:
     item = items[index]
-    image = to_channels(read_image(tree.read(item.name), item.name), channels)
+    image = preparation.decode(tree.read(item.name), item.name)
     if not item.mask:
-        return Sample(image if size is None else resize(image, size), torch.tensor(item.label))
+        return Sample(preparation.fitted(image), torch.tensor(item.label))
     mask = torch.from_numpy(read_mask(tree.read(item.mask), item.mask))[None].float()
     if mask.shape[1:] != image.shape[1:]:
         sizes = " and ".join("x".join(map(str, part.shape[1:])) for part in (image, mask))
         raise ValueError(f"{item.name!r} and its mask {item.mask!r} differ in size: {sizes}")
-    if size is None:
-        return Sample(image, mask)
-    return Sample(resize(image, size), (resize(mask, size) > 0.5).float())
+    return Sample(preparation.fitted(image), (preparation.fitted(mask) > 0.5).float())
