@@ -12,8 +12,9 @@ from torch import nn
 import explainfix as xf
 from explainfix.lab.data.dataset import Dataset, Sample, open_dataset
 from explainfix.lab.data.loader import Share
+from explainfix.lab.data.preparation import Preparation
 from explainfix.lab.run.evaluation import collect_outcomes, evaluate, logits_of
-from explainfix.lab.run.prediction import Predictions, match_channels, predict_files
+from explainfix.lab.run.prediction import Predictions, predict_files
 
 
 class Squares:
@@ -31,7 +32,11 @@ class Squares:
 
 
 SQUARES = Dataset(
-    "squares", "segmentation", ("x",), 1, {"test": Squares()}, lambda s, g: s, lambda s: s
+    name="squares",
+    task="segmentation",
+    classes=("x",),
+    preparation=Preparation(channels=1),
+    splits={"test": Squares()},
 )
 
 
@@ -104,7 +109,7 @@ def test_files_of_any_origin(tmp_path):
     grey = np.linspace(0, 255, 40 * 50).reshape(40, 50).astype(np.uint8)
     Image.fromarray(grey).save(tmp_path / "grey.png")
     Image.fromarray(np.stack([grey] * 3, -1)).save(tmp_path / "colour.png")
-    files = [tmp_path / "grey.png", tmp_path / "colour.png"]
+    files = [(name, [tmp_path / f"{name}.png"]) for name in ("grey", "colour")]
     written = predict_files(xf.create_model("unetd"), data, files, tmp_path / "out")
     assert [file.name for file in written] == [
         "grey.mask.png", "grey.overlay.png", "colour.mask.png", "colour.overlay.png",
@@ -119,12 +124,10 @@ def test_classes_become_a_table(tmp_path):
     data = open_dataset("xray-like", count=4, size=32)
     Image.fromarray(np.zeros((32, 32), np.uint8)).save(tmp_path / "a.png")
     model = xf.create_model("torchvision:resnet18", num_classes=5, in_channels=1)
-    [table] = predict_files(model, data, [tmp_path / "a.png"], tmp_path / "out")
+    [table] = predict_files(model, data, [("a", [tmp_path / "a.png"])], tmp_path / "out")
     head, row = table.read_text().splitlines()
-    assert head == ",".join(["image", *data.classes])
-    assert all(0 <= float(value) <= 1 for value in row.split(",")[1:])
-
-
-def test_channels_that_do_not_fit():
-    with pytest.raises(ValueError, match="4 channels"):
-        match_channels(torch.zeros(4, 2, 2), 3)
+    assert head == ",".join(["image", *data.classes, "predicted"])
+    *values, found = row.split(",")[1:]
+    assert found.split("; ") == [
+        name for name, value in zip(data.classes, values, strict=True) if float(value) > 0.5
+    ]

@@ -1,32 +1,12 @@
-"""What training does to an image and its mask together, and what evaluation does to an image."""
+"""What training does to an image and its mask together."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .dataset import Augment, Prepare, Sample, pad
-
-
-@dataclass(frozen=True)
-class InTurn:
-    """First what evaluation does too, then each step of training."""
-
-    prepare: Prepare
-    steps: Sequence[Augment] = ()
-
-    def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
-        sample = self.prepare(sample)
-        for step in self.steps:
-            sample = step(sample, generator)
-        return sample
-
-
-def keep(sample: Sample) -> Sample:
-    """The sample as it is."""
-    return sample
+from .dataset import Sample, pad
 
 
 def flip(sample: Sample, generator: np.random.Generator) -> Sample:
@@ -91,31 +71,6 @@ class LabelNoise:
     def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
         wrong = torch.from_numpy(generator.random(tuple(sample.target.shape)) < self.share)
         return sample._replace(target=torch.where(wrong, 1 - sample.target, sample.target))
-
-
-def shift_mean(sample: Sample) -> Sample:
-    """The image with its mean moved to 0.5, as in the paper."""
-    image = sample.image.numpy()  # NumPy: torch would wake its threads for every image
-    return sample._replace(image=torch.from_numpy(image - (image.mean() - np.float32(0.5))))
-
-
-def stretch_contrast(sample: Sample) -> Sample:
-    """Dark nuclei made bright, then grey levels of the 5th and 99.5th percentiles put at 0 and 1.
-
-    A mean moves with the number of nuclei, and dark images stay dark; these percentiles hardly
-    depend on crowding and take the exposure out. In the fluorescent images of BBBC038v1's
-    stage1_train the means of nuclei and background, 2.4 deviations apart after `shift_mean`, are
-    5.3 apart after this. There the median of a fluorescent image is below 0.21 and that of a light
-    background above 0.51, but for one of 125, which stays as it is.
-    """
-    image = sample.image.numpy()
-    step = max(int((image[0].size / 10_000) ** 0.5), 1)  # ten thousand pixels are enough
-    grey = image[:, ::step, ::step].mean(0)
-    if np.median(grey) > 0.35:
-        image, grey = 1 - image, 1 - grey
-    low, high = np.quantile(grey, [0.05, 0.995]).astype(np.float32)
-    stretched = (image - low) / max(high - low, np.float32(0.01))
-    return sample._replace(image=torch.from_numpy(stretched.clip(-0.25, 1.25, out=stretched)))
 
 
 def _flipped(sample: Sample, axes: list[int]) -> Sample:

@@ -5,6 +5,7 @@ Everything random is drawn from a generator that is handed in, so an epoch can b
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import types
 import typing
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ...registry import datasets, unknown
+from .preparation import Preparation
 
 Task = Literal["segmentation", "multilabel", "multiclass"]
 
@@ -68,25 +70,57 @@ class Listed:
 
 
 Augment = Callable[[Sample, np.random.Generator], Sample]
-Prepare = Callable[[Sample], Sample]
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """Splits by name ("train", "val", "test", …) and how their images reach a network.
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """What goes into a network and what comes out: enough to use it without its data.
 
     A mask of one class is 0 and 1; of several, which exclude each other, the first is background.
     """
 
-    name: str
     task: Task
     classes: tuple[str, ...]
-    in_channels: int
+    preparation: Preparation
+
+    @property
+    def in_channels(self) -> int:
+        return self.preparation.channels
+
+    def as_dict(self) -> dict[str, Any]:
+        """In plain values, for JSON; of a dataset no more than its signature."""
+        how = dataclasses.asdict(self.preparation)
+        return {"task": self.task, "classes": list(self.classes), "preparation": how}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Signature:
+        """What `as_dict` gave, also after it was JSON."""
+        how: dict[str, Any] = dict(values["preparation"])
+        how |= {name: tuple(how[name]) for name in ("mean", "deviation")}
+        given: dict[str, Any] = {**values, "classes": tuple(values["classes"])}
+        return Signature(**given | {"preparation": Preparation(**how)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset(Signature):
+    """Splits by name ("train", "val", "test", …) and how their images reach a network."""
+
+    name: str
     splits: Mapping[str, Images]
-    augment: Augment  # for training: crops, flips, noise, and what `prepare` does
-    prepare: Prepare  # for evaluation
+    steps: tuple[Augment, ...] = ()  # of training, in turn: crops, flips, noise
     samples_per_epoch: int | None = None  # drawn with replacement; `None`: every image once
     damaged: tuple[str, ...] = ()  # the files that `skip_damaged` left out
+
+    def prepare(self, sample: Sample) -> Sample:
+        """What evaluation does to a sample."""
+        return sample._replace(image=self.preparation(sample.image))
+
+    def augment(self, sample: Sample, generator: np.random.Generator) -> Sample:
+        """What training does to a sample: the same, with its steps in between."""
+        sample = sample._replace(image=self.preparation.adjusted(sample.image))
+        for step in self.steps:
+            sample = step(sample, generator)
+        return sample._replace(image=self.preparation.standardised(sample.image))
 
     def split(self, name: str) -> Images:
         """The images of a split, or an error that names the splits there are."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,10 +42,15 @@ def read_volume(files: Sequence[io.BytesIO]) -> Volume:
     return _read_series(files) if others or _is_dicom(first) else _read_nifti(first)
 
 
-def write_volume(path: Path, mask: Tensor, affine: Array) -> None:
-    """Write a mask `(d, h, w)` as NIfTI, on the voxels of the volume that has this affine."""
+def read_affine(files: Sequence[Path]) -> Array:
+    """Where the voxels of the volume in these files lie."""
+    return read_volume([io.BytesIO(file.read_bytes()) for file in files]).affine
+
+
+def write_volume(path: Path, values: Tensor, affine: Array) -> None:
+    """Write a mask `(d, h, w)`, or `(c, d, h, w)`, on the voxels of a volume, as NIfTI."""
     nibabel = _package("nibabel")
-    image = nibabel.Nifti1Image(mask.numpy().T, affine)
+    image = nibabel.Nifti1Image(values.numpy().T, affine)
     image.header.set_xyzt_units("mm")
     data = image.to_bytes()
     # without a name and a time in it: the same mask is the same file
@@ -76,12 +81,6 @@ def find_series(tree: Tree) -> dict[str, tuple[str, ...]]:
             if len(slices) > 1:
                 volumes[folder if len(found) == 1 else f"{folder}/{series}"] = tuple(slices)
     return volumes
-
-
-def join_series(names: Sequence[str], series: Mapping[str, Sequence[str]]) -> list[str]:
-    """The names, with that of a volume in the place of its slices."""
-    slices = {file for files in series.values() for file in files}
-    return sorted([*(name for name in names if name not in slices), *series])
 
 
 _ALONE = "-"

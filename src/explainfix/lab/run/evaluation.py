@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ...layers import as_found
 from ...running import first_not_finite
-from ..data.dataset import Dataset
+from ..data.dataset import Dataset, Signature
 from ..data.loader import Share, evaluation_batches
 from .metrics import Outcomes, Scores, count_pixels, score
 
@@ -56,6 +56,7 @@ def collect_outcomes(
         raise ValueError(f"the split {split!r} of {dataset.name!r} is empty")
     masks = dataset.task == "segmentation"
     where = next(model.parameters())
+    window = dataset.preparation.window if masks else None
     values = torch.zeros(n, classes, 3, dtype=torch.long) if masks else torch.zeros(n, classes)
     known = torch.zeros(n, classes) if dataset.task == "multilabel" else torch.zeros(n)
     batches: Iterable[tuple[list[int], Tensor, Tensor]] = evaluation_batches(
@@ -71,7 +72,8 @@ def collect_outcomes(
     with as_found(model), torch.inference_mode():
         model.eval()
         for indices, images, targets in batches:
-            logits = compute_logits(model, images.to(where.device, where.dtype)).float().cpu()
+            images = images.to(where.device, where.dtype)
+            logits = compute_logits(model, images, window=window).float().cpu()
             check_shapes(logits, targets, dataset)
             if masks:
                 values[indices] = count_pixels(logits, targets)
@@ -123,12 +125,12 @@ def logits_of(output: Any) -> Tensor:
     return found
 
 
-def check_shapes(logits: Tensor, targets: Tensor, dataset: Dataset) -> None:
+def check_shapes(logits: Tensor, targets: Tensor, about: Signature) -> None:
     """Raise unless the model's outputs are what the data's task needs."""
-    wanted = (len(targets), len(dataset.classes), *targets.shape[2:])
+    wanted = (len(targets), len(about.classes), *targets.shape[2:])
     if tuple(logits.shape) != wanted:
         raise ValueError(
-            f"the model gives outputs {tuple(logits.shape)}, {dataset.task} on this data needs "
+            f"the model gives outputs {tuple(logits.shape)}, {about.task} on this data needs "
             f"{wanted}: was it made for other data?"
         )
 

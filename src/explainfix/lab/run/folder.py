@@ -20,7 +20,7 @@ from ...steering import mix_, steer_
 from ...store import load
 from ...zoo import create_model
 from ...zoo.opening import is_saved, open_guide
-from ..data.dataset import Dataset, open_dataset
+from ..data.dataset import Dataset, Signature, open_dataset
 from ..data.loader import Share, training_steps
 from .checkpoint import Checkpoint, writing
 from .config import RunConfig, differences, make_config, read_config
@@ -29,7 +29,7 @@ from .pruned_start import zero_kernels_
 if TYPE_CHECKING:
     import pandas as pd
 
-CONFIG, METRICS, RESULT = "config.toml", "metrics.csv", "result.json"
+CONFIG, DATA, METRICS, RESULT = "config.toml", "data.json", "metrics.csv", "result.json"
 CHECKPOINT = "checkpoint.safetensors"
 
 
@@ -141,6 +141,35 @@ def start_run(folder: Path, config: RunConfig) -> None:
         file.write_text(config.to_toml())
 
 
+def write_signature(folder: Path, config: RunConfig, dataset: Dataset) -> None:
+    """Write into a run's folder what its model needs to be of use without its data."""
+    about = {"model": _absolute(config.model), **dataset.as_dict()}
+    with writing(folder / DATA) as file:
+        file.write_text(json.dumps(about, indent=2) + "\n")
+
+
+def read_signature(folder: Path) -> tuple[str, Signature]:
+    """The model of a run, its file wherever one is, and what goes into it and comes out."""
+    path = folder / DATA
+    if not path.is_file():
+        raise ValueError(
+            f"{str(folder)!r} has no {DATA}, which says how images were prepared: train again with "
+            "the same options, which does no more than to write it if the run is finished"
+        )
+    try:
+        about = json.loads(path.read_text())
+        return about.pop("model"), Signature.from_dict(about)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{str(path)!r} is damaged: {error!r}") from None
+
+
+def _absolute(model: str) -> str:
+    """FILE.py:FACTORY with the whole path of its file, so that it can be found from anywhere."""
+    file, colon, factory = model.rpartition(":")
+    own = colon and file.endswith(".py")
+    return f"{Path(file).expanduser().absolute()}:{factory}" if own else model
+
+
 def read_run(folder: Path) -> Run:
     """A run that is finished."""
     config = make_config(read_config(folder / CONFIG))
@@ -153,14 +182,29 @@ def is_finished(folder: Path) -> bool:
     return (folder / RESULT).is_file()
 
 
+def find_run(text: str) -> tuple[Path, Literal["best", "last"]] | None:
+    """The folder of a run and which of its weights: RUN, RUN@last, or a file of weights in it."""
+    name, _, which = text.rpartition("@")
+    path = Path(name if which in ("best", "last") else text)
+    if path.suffix == ".safetensors":
+        path, which = path.parent, path.stem
+    return (path, "last" if which == "last" else "best") if (path / CONFIG).is_file() else None
+
+
 def open_run_model(folder: Path, which: Literal["best", "last"] = "best") -> nn.Module:
     """The network of a run, with its best or its last weights; a model of your own too."""
     file = folder / f"{which}.safetensors"
     if not file.is_file():
         raise FileNotFoundError(f"{str(folder)!r} holds no {file.name}: was the run stopped early?")
-    config = make_config(read_config(folder / CONFIG))
-    own = ".py:" in config.model  # only the user's own config may choose which Python file to run
-    return load(file, build_model(config, open_data(config)) if own else None)
+    given = make_config(read_config(folder / CONFIG)).model
+    if ".py:" not in given:
+        return load(file)
+    # Only what the user wrote may choose which Python file to run, not a file of weights.
+    model, about = read_signature(folder)
+    if not Path(model.rpartition(":")[0]).is_file():
+        model = given  # the run was moved, and its file too
+    plain = create_model(model, num_classes=len(about.classes), in_channels=about.in_channels)
+    return load(file, plain)
 
 
 def write_metrics(folder: Path, history: Sequence[dict[str, float]]) -> None:

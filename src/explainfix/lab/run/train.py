@@ -1,8 +1,8 @@
 """Training: one loop on Lightning Fabric, from one CPU to several processes, that can be killed.
 
-A run is a folder. It holds config.toml (all options), metrics.csv (a row per epoch), the weights
-best.safetensors and last.safetensors, checkpoint.safetensors to go on from, and, once the run is
-finished, result.json.
+A run is a folder. It holds config.toml (all options), data.json (what goes into the network and
+what comes out), metrics.csv (a row per epoch), the weights best.safetensors and last.safetensors,
+checkpoint.safetensors to go on from, and, once the run is finished, result.json.
 """
 
 import os
@@ -35,6 +35,7 @@ from .devices import learning_rate, make_optimizer, open_fabric, started_by_torc
 from .evaluation import check_shapes, collect_outcomes, compute_logits, describe_fault
 from .folder import (
     CHECKPOINT,
+    DATA,
     Moment,
     Report,
     Run,
@@ -49,6 +50,7 @@ from .folder import (
     write_events,
     write_metrics,
     write_result,
+    write_signature,
 )
 from .losses import Loss, losses
 from .metrics import MAIN_SCORE, score
@@ -70,12 +72,15 @@ def train(config: RunConfig, *, runs: str | Path = "runs", report: Report | None
     config = config.resolved(dataset.task, len(dataset.classes))
     folder = find_folder(Path(runs), config)
     if is_finished(folder):
+        if not (folder / DATA).is_file():
+            write_signature(folder, config, dataset)
         return read_run(folder)
     first = not elastic or os.environ["RANK"] == "0"
     with locked(folder) if first else nullcontext():
         if first:
             remove_leftovers(folder)
             start_run(folder, config)
+            write_signature(folder, config, dataset)
         alone = config.devices == 1 or elastic  # a spawned process opens the data itself
         try:
             fabric.launch(partial(_work, config, folder, dataset if alone else None, report))

@@ -1,0 +1,93 @@
+"""A network for volumes on the whole road: trained, evaluated, explained, pruned, predicting."""
+
+import json
+
+import nibabel
+import numpy as np
+import pytest
+import torch
+
+import explainfix as xf
+from explainfix.cli import main
+
+AFFINE = np.array([[-0.8, 0, 0, 40], [0, 0.8, 0, -30], [0, 0, 2.5, 7], [0, 0, 0, 1]])
+
+
+@pytest.fixture(autouse=True)
+def in_a_new_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EXPLAINFIX_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def draw(random, shape=(24, 22, 20)):
+    """A bright and a brighter ball in noise, at differing levels, as (x, y, z)."""
+    places = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), -1)
+    mask = np.zeros(shape, np.uint8)
+    for number in (1, 2):
+        centre = random.uniform(5, np.array(shape) - 5)
+        mask[np.linalg.norm(places - centre, axis=-1) < random.uniform(3, 5)] = number
+    levels = random.normal(0, 60, shape) + 300.0 * mask - 1000
+    return levels.astype(np.int16), mask
+
+
+@pytest.fixture
+def cases(tmp_path):
+    random = np.random.default_rng(0)
+    for part in ("images", "masks"):
+        (tmp_path / "ct" / part).mkdir(parents=True)
+    for k in range(10):
+        for part, values in zip(("images", "masks"), draw(random), strict=True):
+            image = nibabel.Nifti1Image(values, AFFINE)
+            nibabel.save(image, tmp_path / f"ct/{part}/case{k}.nii.gz")
+    (tmp_path / "ct/classes.txt").write_text("0 background\n1 organ\n2 lesion\n")
+    return tmp_path / "ct"
+
+
+def run_of(capsys):
+    return capsys.readouterr().out.split("Wrote ")[1].split()[0]
+
+
+def test_a_network_for_volumes(cases, tmp_path, capsys):
+    data = ["--data", f"folder:{cases}", "--data-option", "crop=16"]
+    training = ["--epochs", "1", "--batch-size", "2", "--accelerator", "cpu", "--fix", "ghaar"]
+    loss = ["--loss", "dice_cross_entropy", "--data-option", "flips=both"]
+    assert main(["train", "--model", "monai:UNet", *data, *training, *loss]) == 0
+    run = run_of(capsys)
+    assert run.startswith("runs/monai_UNet-")
+    network = xf.load(f"{run}/best.safetensors").eval()
+    xf.check_fixed(network)
+    assert all(layer.weight.dim() == 5 for layer in xf.spatial_layers(network).values())
+
+    assert main(["evaluate", run, "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert [score["name"] for score in scores] == [
+        "dice", "dice per image", "dice organ", "dice lesion",
+    ]  # fmt: skip
+
+    few = [*data, "--batch-size", "1", "--max-batches", "1"]
+    best = f"{run}/best.safetensors"
+    # the volumes are not of a size that this network takes whole: size= makes them so
+    few += ["--data-option", "size=16"]
+    assert main(["explain", best, *few, "-o", "why.html"]) == 0
+    assert (tmp_path / "why.html").stat().st_size > 10_000
+
+    cut = ["prune", best, *few, "--zero", "0.9", "--ghosts", "keep", "-o", "small.safetensors"]
+    assert main(cut) == 0
+    capsys.readouterr()
+
+    # the folder with the data is not needed any more
+    volume = nibabel.load(cases / "images/case3.nii.gz")
+    nibabel.save(volume, tmp_path / "new.nii.gz")
+    cases.rename(tmp_path / "elsewhere")
+    assert main(["predict", run, "new.nii.gz", "-o", "out", "--probabilities"]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "new.mask.nii.gz", "new.overlay.png", "new.probability.nii.gz",
+    ]  # fmt: skip
+    mask = nibabel.load(tmp_path / "out/new.mask.nii.gz")
+    assert mask.shape == volume.shape == (24, 22, 20)
+    np.testing.assert_allclose(mask.affine, AFFINE, atol=1e-6)
+    chances = np.asarray(nibabel.load(tmp_path / "out/new.probability.nii.gz").dataobj)
+    np.testing.assert_allclose(chances.sum(-1), 1, atol=1e-5)
+    np.testing.assert_array_equal(np.asarray(mask.dataobj), chances.argmax(-1))
+    assert main(["predict", run, "new.nii.gz", "-o", "large", "--window", "32"]) == 0
