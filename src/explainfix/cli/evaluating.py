@@ -13,7 +13,6 @@ from torch import nn
 from ..lab.data.archive import Tree
 from ..lab.data.dataset import Dataset, Signature, open_dataset
 from ..lab.data.images import EXTENSIONS
-from ..lab.data.listing import list_images, stem_of
 from ..lab.run.config import make_config, read_config
 from ..lab.run.folder import CONFIG, find_run, open_run_model, read_signature
 from ..lab.run.metrics import Scores
@@ -171,6 +170,8 @@ def predict_(
 
 def _list_images(given: list[Path]) -> list[tuple[str, list[Path]]]:
     """The images that were given or are in folders that were, by the names to write under."""
+    from ..lab.data.listing import list_images, stem_of
+
     found: dict[str, list[Path]] = {}
     for path in given:
         if path.is_dir():

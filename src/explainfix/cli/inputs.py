@@ -64,7 +64,13 @@ def open_batches(data: Data) -> tuple[Iterator[Batch], int]:
 
         dataset = open_dataset(data.data, **dict(option_pair(o) for o in data.data_option or []))
         length = len(dataset.split(data.split))
-        parts = evaluation_batches(dataset, data.split, batch_size=data.batch_size)
+        # a network for volumes was trained on cubes, and may take no others
+        parts = evaluation_batches(
+            dataset,
+            data.split,
+            batch_size=data.batch_size,
+            middle=dataset.preparation.window,
+        )
         classes = len(dataset.classes)
         # What is not to be counted, NaN, asks for no output.
         stream = ((x, as_outputs(y, classes) if y.is_floating_point() else y) for _, x, y in parts)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .dataset import Sample, pad
+from .dataset import Sample, cut, pad
 
 
 def flip(sample: Sample, generator: np.random.Generator) -> Sample:
@@ -43,9 +43,7 @@ class Crop:
     def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
         sample = pad(sample, [self.size] * (sample.image.dim() - 1))
         starts = [int(generator.integers(n - self.size + 1)) for n in sample.image.shape[1:]]
-        window = (slice(None), *(slice(start, start + self.size) for start in starts))
-        image, target = sample
-        return Sample(image[window], target[window] if sample.masked else target)
+        return cut(sample, starts, self.size)
 
 
 @dataclass(frozen=True)

@@ -247,6 +247,19 @@ def pad(sample: Sample, sizes: Sequence[int]) -> Sample:
     return Sample(image, torch.nn.functional.pad(sample.target, ends, value=torch.nan))
 
 
+def cut(sample: Sample, starts: Sequence[int], size: int) -> Sample:
+    """The square or cube of `size` pixels that begins there."""
+    window = (slice(None), *(slice(start, start + size) for start in starts))
+    image, target = sample
+    return Sample(image[window], target[window] if sample.masked else target)
+
+
+def cut_middle(sample: Sample, size: int) -> Sample:
+    """The square or cube of `size` pixels in the middle; what is smaller is padded."""
+    sample = pad(sample, [size] * (sample.image.dim() - 1))
+    return cut(sample, [(side - size) // 2 for side in sample.image.shape[1:]], size)
+
+
 def as_outputs(targets: Tensor, classes: int) -> Tensor:
     """Targets in the shape of a network's outputs, 0 where nothing is known or to be counted.
 
