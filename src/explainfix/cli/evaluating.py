@@ -17,13 +17,13 @@ from ..lab.run.config import make_config, read_config
 from ..lab.run.folder import CONFIG, find_run, open_run_model, read_signature
 from ..lab.run.metrics import Scores
 from .app import OUTPUT, Build, Force, Json, app, open_model, option_pair
+from .inputs import Options, Whole
 from .printing import check_output, new_table, print_json, track_progress
 
 Trained = Annotated[
     str,
     Parameter(help="A run's folder, a file that explainfix saved, or a model as NAME@FILE."),
 ]
-Options = Annotated[list[str] | None, Parameter(name="--data-option", negative="")]
 
 
 @Parameter(name="*")
@@ -55,8 +55,8 @@ def evaluate_(
     /,
     *,
     source: SplitChoice | None = None,
-    batch_size: int = 1,
-    resamples: int = 1000,
+    batch_size: Whole = 1,
+    resamples: Whole = 1000,
     output: Annotated[Path | None, OUTPUT] = None,
     force: Force = False,
     as_json: Json = False,

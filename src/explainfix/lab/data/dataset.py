@@ -102,6 +102,7 @@ class Dataset(Signature):
     steps: tuple[Augment, ...] = ()  # of training, in turn: crops, flips, noise
     samples_per_epoch: int | None = None  # drawn with replacement; `None`: every image once
     damaged: tuple[str, ...] = ()  # the files that `skip_damaged` left out
+    notes: tuple[str, ...] = ()  # what its user should know
 
     def prepare(self, sample: Sample) -> Sample:
         """What evaluation does to a sample."""
