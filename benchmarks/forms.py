@@ -99,8 +99,9 @@ def scores(form, places, runs):
     column, task = ("test auc", "multilabel") if form in XRAYS else ("test dice", "segmentation")
     found, seconds = {}, []
     for seed in SEEDS:
-        folder = find_folder(runs, config(form, seed, places).resolved(task))
-        if is_finished(folder):
+        whole = config(form, seed, places).resolved(task)
+        folder = find_folder(runs, whole)
+        if is_finished(folder, whole):
             last = read_run(folder).history[-1]
             found[seed] = last[column]
             seconds.append(last["seconds"])

@@ -17,6 +17,7 @@ from ..lab.run.config import make_config, read_config
 from ..lab.run.folder import CONFIG, find_run, open_run_model, read_signature
 from ..lab.run.metrics import Scores
 from .app import OUTPUT, Build, Force, Json, app, open_model, option_pair
+from .inputs import Options, Whole
 from .printing import check_output, new_table, print_json, track_progress
 
 About = TypeVar("About", bound=Signature)
@@ -24,7 +25,6 @@ Trained = Annotated[
     str,
     Parameter(help="A run's folder, a file that explainfix saved, or a model as NAME@FILE."),
 ]
-Options = Annotated[list[str] | None, Parameter(name="--data-option", negative="")]
 
 
 @Parameter(name="*")
@@ -56,9 +56,9 @@ def evaluate_(
     /,
     *,
     source: SplitChoice | None = None,
-    batch_size: int = 1,
-    resamples: int = 1000,
-    window: int | None = None,
+    batch_size: Whole = 1,
+    resamples: Whole = 1000,
+    window: Whole | None = None,
     output: Annotated[Path | None, OUTPUT] = None,
     force: Force = False,
     as_json: Json = False,
@@ -118,7 +118,7 @@ def predict_(
     output: Annotated[Path, OUTPUT],
     threshold: float = 0.5,
     probabilities: Annotated[bool, Parameter(negative="")] = False,
-    window: int | None = None,
+    window: Whole | None = None,
     data: str | None = None,
     data_option: Options = None,
     force: Force = False,

@@ -1,12 +1,12 @@
 """The data that explain and prune measure saliency on: a file of arrays, or a dataset by name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 from torch import Tensor, nn
 
 from ..explanation import Saliency, saliency
@@ -15,6 +15,23 @@ from .app import option_pair
 from .printing import track_progress
 
 Batch = tuple[Tensor, Tensor | None]
+
+
+def read_whole(kind: object, tokens: Sequence[Token]) -> int:
+    """What was typed as a whole number; cyclopts by itself would round 4.5."""
+    [token] = tokens
+    try:
+        return int(token.value)
+    except ValueError:
+        raise ValueError(f"a whole number is needed, not {token.value!r}") from None
+
+
+Whole = Annotated[int, Parameter(converter=read_whole)]
+
+
+Options = Annotated[
+    list[str] | None, Parameter(name="--data-option", negative="", consume_multiple=True)
+]
 
 
 @Parameter(name="*")
@@ -38,10 +55,10 @@ class Data:
     """
 
     data: str | None = None
-    data_option: Annotated[list[str] | None, Parameter(negative="")] = None
+    data_option: Options = None
     split: str = "val"
-    batch_size: int = 4
-    max_batches: int = 15
+    batch_size: Whole = 4
+    max_batches: Whole = 15
 
 
 def open_batches(data: Data) -> tuple[Iterator[Batch], int]:

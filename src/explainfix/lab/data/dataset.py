@@ -39,6 +39,11 @@ class Sample(NamedTuple):
         """Whether the target is a mask, with a number for every pixel."""
         return self.target.dim() == self.image.dim()
 
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Sample:
+        """The image changed, and with it the mask, if there is one."""
+        target = change(self.target) if self.masked else self.target
+        return Sample(change(self.image), target)
+
 
 class Images(Protocol):
     """The images of one split, decoded when asked for."""
@@ -110,6 +115,7 @@ class Dataset(Signature):
     steps: tuple[Augment, ...] = ()  # of training, in turn: crops, flips, noise
     samples_per_epoch: int | None = None  # drawn with replacement; `None`: every image once
     damaged: tuple[str, ...] = ()  # the files that `skip_damaged` left out
+    notes: tuple[str, ...] = ()  # what its user should know
 
     def prepare(self, sample: Sample) -> Sample:
         """What evaluation does to a sample."""
@@ -250,8 +256,7 @@ def pad(sample: Sample, sizes: Sequence[int]) -> Sample:
 def cut(sample: Sample, starts: Sequence[int], size: int) -> Sample:
     """The square or cube of `size` pixels that begins there."""
     window = (slice(None), *(slice(start, start + size) for start in starts))
-    image, target = sample
-    return Sample(image[window], target[window] if sample.masked else target)
+    return sample.changed(lambda tensor: tensor[window])
 
 
 def cut_middle(sample: Sample, size: int) -> Sample:
