@@ -1,6 +1,8 @@
 """Evaluation and predictions: of padded batches, of files, and of models that do not fit."""
 
 import json
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import explainfix as xf
 from explainfix.lab.data.dataset import Dataset, Sample, open_dataset
 from explainfix.lab.data.loader import Share
 from explainfix.lab.data.preparation import Preparation
-from explainfix.lab.run.evaluation import collect_outcomes, evaluate, logits_of
+from explainfix.lab.run.evaluation import collect_outcomes, compute_logits, evaluate, logits_of
 from explainfix.lab.run.prediction import Predictions, predict_files
 
 
@@ -82,6 +84,34 @@ def test_a_model_for_other_data():
         evaluate(nn.Conv2d(1, 2, 1), SQUARES)
     with pytest.raises(ValueError, match="has no split 'tset'"):
         evaluate(Bright(), SQUARES, "tset")
+
+
+@pytest.mark.parametrize("space", [(11, 7), (4, 9, 6)])
+def test_a_window_slides_over_all_of_an_image(space):
+    """A network that sees pixel by pixel says the same, however it is looked at."""
+    images = torch.rand(2, 1, *space)
+    seen = []
+
+    class Watched(Bright):
+        def forward(self, x):
+            seen.append(tuple(x.shape[2:]))
+            return super().forward(x)
+
+    answer = compute_logits(Watched(), images, window=5)
+    torch.testing.assert_close(answer, images - 0.5)
+    assert set(seen) == {(5,) * len(space)}
+    assert len(seen) > 1
+
+
+def test_scores_of_windows():
+    cubes = replace(SQUARES, preparation=replace(SQUARES.preparation, window=4))
+    assert evaluate(Bright(), cubes, resamples=1)["dice"].value == 1.0
+
+
+def test_a_window_without_monai(monkeypatch):
+    monkeypatch.setitem(sys.modules, "monai.inferers", None)
+    with pytest.raises(ImportError, match=r"needs MONAI: pip install 'explainfix\[medical\]'"):
+        compute_logits(Bright(), torch.rand(1, 1, 4, 4), window=2)
 
 
 def test_logits_in_whatever_networks_return():
