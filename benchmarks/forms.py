@@ -106,8 +106,9 @@ def read_scores(form, places, runs):
     column, task = ("test auc", "multilabel") if form in XRAYS else ("test dice", "segmentation")
     found = {}
     for seed in SEEDS:
-        folder = find_folder(runs, config(form, seed, places).resolved(task))
-        if is_finished(folder):
+        whole = config(form, seed, places).resolved(task)
+        folder = find_folder(runs, whole)
+        if is_finished(folder, whole):
             found[str(seed)] = round(read_run(folder).history[-1][column], 5)
     return found
 

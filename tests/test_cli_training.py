@@ -1,11 +1,17 @@
 """The commands train, evaluate and predict, as a user sees them."""
 
+import csv
 import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from explainfix.cli import main, training
+from explainfix.lab.run.config import RunConfig
 
 SMALL = ["--data-option", "count=8", "--data-option", "size=32", "--accelerator", "cpu"]
 
@@ -19,9 +25,10 @@ def in_a_new_folder(tmp_path, monkeypatch):
 def test_train_evaluate_predict(tmp_path, capsys):
     assert main(["train", *SMALL, "--fix", "ghaar", "--epochs", "2", "--batch-size", "4"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line[:9] for line in lines[:2]] == ["epoch 1/2", "epoch 2/2"]
-    assert "all 16 fixed layers are as they were fixed" in lines[2]
-    run = lines[3].removeprefix("Wrote ")
+    assert lines[0] == "Training unetd on nuclei: filters fixed by ghaar, 2 epochs."
+    assert [line[:9] for line in lines[1:3]] == ["epoch 1/2", "epoch 2/2"]
+    assert "all 16 fixed layers are as they were fixed" in lines[3]
+    run = lines[4].removeprefix("Wrote ")
     assert run.startswith("runs/unetd-nuclei-ghaar-")
 
     assert main(["evaluate", run, "-o", "predictions.safetensors", "--json"]) == 0
@@ -70,7 +77,9 @@ def test_ctrl_c_says_how_to_go_on(capsys, monkeypatch):
             main(command)
     assert "The same command goes on from the last checkpoint" in capsys.readouterr().err
     assert main(command) == 0
-    assert next(iter(capsys.readouterr().out.splitlines())).startswith("epoch 2/2")
+    _, going_on, epoch, *_ = capsys.readouterr().out.splitlines()
+    assert going_on.endswith("after 1 of 2 epochs.")
+    assert epoch.startswith("epoch 2/2")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +88,10 @@ def test_ctrl_c_says_how_to_go_on(capsys, monkeypatch):
         (["train", "--epochs", "many"], "--epochs"),
         (["train", "--epohcs", "3"], "--epohcs"),
         (["train", "--epochs", "0"], "epochs must be at least 1"),
+        (["train", "--batch-size", "4.5"], "a whole number is needed, not '4.5'"),
+        (["train", "--augment", "flisp"], "did you mean 'flips'"),
+        (["train", "--augment", "none", "flips"], "unknown augmentation 'none'"),
+        (["evaluate", "unetd", "--batch-size", "1.5"], "a whole number is needed, not '1.5'"),
         (["train", "--fix", "gharr"], "did you mean 'ghaar'"),
         (["train", "--data", "nucleii"], "did you mean 'nuclei'"),
         (["train", "--data-option", "count"], "not of the form NAME=VALUE"),
@@ -99,7 +112,116 @@ def test_ctrl_c_says_how_to_go_on(capsys, monkeypatch):
 def test_mistakes_are_one_line_and_leave_nothing(tmp_path, capsys, arguments, message):
     assert main(arguments) == 2
     said = capsys.readouterr()
-    assert said.out == ""
+    assert said.out == "" or said.out.startswith("Training ")  # it is said before all is known
+    assert len(said.out.splitlines()) <= 1
     assert message in said.err
     assert len(said.err.splitlines()) == 1
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def lines_of(capsys, *arguments, epochs):
+    """What `train` says on the way to so many epochs, and the folder it names."""
+    common = ["--batch-size", "4", "--model", "net.py:net", "--epochs", str(epochs)]
+    assert main(["train", *SMALL, *common, *arguments]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    return lines, Path(lines[-1].removeprefix("Wrote "))
+
+
+@pytest.fixture
+def net(in_a_new_folder):
+    (in_a_new_folder / "net.py").write_text(
+        "from torch import nn\n"
+        "def net(num_classes, in_channels):\n"
+        "    return nn.Conv2d(in_channels, num_classes, 3, padding=1)\n"
+    )
+
+
+def history(folder):
+    with (folder / "metrics.csv").open() as file:
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
+
+
+def test_more_epochs_go_on_with_a_run(net, capsys):
+    _, first = lines_of(capsys, epochs=1)
+    lines, folder = lines_of(capsys, epochs=3)
+    assert folder == first
+    assert lines[1] == f"Going on with '{folder}' after 1 of 3 epochs."
+    assert [line[:9] for line in lines[2:4]] == ["epoch 2/3", "epoch 3/3"]
+    _, whole = lines_of(capsys, "--runs", "others", epochs=3)
+    assert history(folder) == history(whole)
+    for name in ("last", "best"):
+        both = [(place / f"{name}.safetensors").read_bytes() for place in (folder, whole)]
+        assert both[0] == both[1]
+    arguments = [*SMALL, "--batch-size", "4", "--model", "net.py:net"]
+    assert main(["train", *arguments, "--epochs", "2"]) == 2
+    assert "has had 3 epochs, more than the 2 asked for" in capsys.readouterr().err
+
+
+def test_a_cycle_of_another_length_is_another_run_and_says_why(net, capsys):
+    _, first = lines_of(capsys, "--schedule", "onecycle", epochs=1)
+    lines, second = lines_of(capsys, "--schedule", "onecycle", epochs=2)
+    assert second != first
+    assert lines[1].startswith(f"'{first}' has the same options but 1 epochs: one cycle's rate")
+    assert len(history(second)) == 2
+
+
+def test_patience_ends_a_run_the_same_after_a_kill(net, capsys):
+    """A rate at which nothing changes: no evaluation after the first is better."""
+    still = ["--lr", "1e-30", "--optimizer", "sgd", "--patience", "2"]
+    lines, folder = lines_of(capsys, *still, epochs=9)
+    assert len(history(folder)) == 3
+    assert "Stopped early: no better score in 2 evaluations (--patience)." in lines
+    (folder / "result.json").unlink()  # killed after the last checkpoint
+    again, _ = lines_of(capsys, *still, epochs=9)
+    assert [line for line in again if line.startswith("epoch")] == []
+    assert len(history(folder)) == 3
+    assert lines_of(capsys, *still, epochs=9)[0][1].startswith("Stopped early")  # finished: read
+    more, _ = lines_of(capsys, *still[:-1], "3", epochs=9)  # more patience goes on
+    assert [line[:9] for line in more if line.startswith("epoch")] == ["epoch 4/9"]
+
+
+def test_the_loss_of_evaluation_is_that_of_training(net, capsys):
+    """At a rate at which nothing changes, on the training images without augmentation."""
+    still = ["--lr", "1e-30", "--optimizer", "sgd", "--augment", "none", "--evaluate-on", "train"]
+    _, folder = lines_of(capsys, *still, epochs=1)
+    [row] = history(folder)
+    assert float(row["train loss"]) == pytest.approx(float(row["loss"]), rel=1e-5)
+    lines, other = lines_of(
+        capsys, *still[:5], "flips", "rotate90", "--evaluate-on", "val", epochs=1
+    )
+    assert other != folder
+    assert "val loss " in lines[1]
+
+
+def test_lists_as_people_type_them(net, capsys):
+    together = ["--evaluate-on", "val", "test", "--augment", "flips", "noise"]
+    apart = ["--evaluate-on", "val", "--evaluate-on", "test", "--augment", "flips"]
+    _, one = lines_of(capsys, *together, epochs=1)
+    _, other = lines_of(capsys, *apart, "--augment", "noise", epochs=1)
+    assert one == other
+    assert {"val dice", "test dice", "val loss", "test loss"} <= set(history(one)[0])
+
+
+def test_help_shows_the_defaults(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["train", "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    usual = RunConfig()
+    for flag, value in (
+        ("--epochs", usual.epochs), ("--batch-size", usual.batch_size), ("--model", usual.model),
+        ("--evaluate-on", "val"), ("--optimizer", usual.optimizer), ("--mix", "no"),
+    ):  # fmt: skip
+        after = text.split(f" {flag} ", 1)[1]
+        assert re.search(r"\[default: ([^]]*)\]", after)[1] == str(value), flag
+
+
+def test_the_first_line_comes_before_what_takes_long(net, capsys, monkeypatch):
+    """Lightning and all that trains is imported after the line that says what will be done."""
+    code = (
+        "import sys\n"
+        "from explainfix.cli import main, training\n"
+        "training._plan = lambda config: f'heavy: {\"lightning_fabric\" in sys.modules}'\n"
+        "main(['train', '--model', 'nowhere'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("heavy: False")

@@ -50,6 +50,21 @@ class TestSpecs:
         outputs = outputs["out"] if isinstance(outputs, dict) else outputs
         assert outputs.shape[:2] == (1, 5)
 
+    @pytest.mark.parametrize("spec", xf.list_models("monai:*"))
+    def test_networks_of_monai(self, spec):
+        """All of them for pictures; `test_volumes` trains one for volumes."""
+        model = xf.create_model(f"{spec}/2d", num_classes=5, in_channels=2).eval()
+        outputs = model(torch.randn(1, 2, 32, 32))
+        assert outputs.shape in ((1, 5, 32, 32), (1, 5))
+
+    def test_a_network_of_monai_is_for_volumes(self, tmp_path):
+        model = xf.create_model("monai:SegResNet").eval()
+        outputs = model(torch.ones(1, 1, 16, 16, 16))
+        assert outputs.shape == (1, 1, 16, 16, 16)
+        xf.save(model, tmp_path / "net.safetensors")
+        again = xf.load(tmp_path / "net.safetensors").eval()
+        assert torch.equal(again(torch.ones(1, 1, 16, 16, 16)), outputs)
+
     def test_a_file_of_ones_own(self, factory):
         model = xf.create_model(f"{factory}:make", num_classes=7, in_channels=1)
         assert (model[0].in_channels, model[1].out_channels) == (1, 7)
@@ -63,7 +78,7 @@ class TestSpecs:
 
 class TestListing:
     def test_names_are_accepted(self):
-        for name in ("unetd", "torchvision:vgg11", "timm:regnetx_002", "smp:unet"):
+        for name in ("unetd", "torchvision:vgg11", "timm:regnetx_002", "smp:unet", "monai:UNet"):
             assert name in xf.list_models()
 
     def test_patterns(self):
@@ -82,6 +97,8 @@ class TestListing:
             xf.create_model("timm:resnet18")
         with pytest.raises(ImportError, match=r"pip install 'explainfix\[smp\]'"):
             xf.create_model("smp:unet")
+        with pytest.raises(ImportError, match=r"pip install 'explainfix\[medical\]'"):
+            xf.create_model("monai:UNet")
 
 
 class TestMistakes:
@@ -97,6 +114,8 @@ class TestMistakes:
             ("timm:resnet1", "'resnet1': did you mean"),
             ("smp:unett", "'unett': did you mean 'unet'"),
             ("smp:unet/resnet3", "encoder 'resnet3': did you mean"),
+            ("monai:UNnet", "'UNnet': did you mean 'UNet'"),
+            ("monai:UNet/4d", "unknown dimension '4d' in 'monai:UNet/4d': 2d or 3d"),
             ("unetd:large", "'unetd:large'"),
         ],
     )

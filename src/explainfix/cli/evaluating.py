@@ -1,8 +1,8 @@
 """Commands that use trained models: evaluate, predict."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import torch
 from cyclopts import Parameter
@@ -10,17 +10,21 @@ from rich.console import Console
 from rich.markup import escape
 from torch import nn
 
-from ..lab.data.dataset import Dataset, open_dataset
+from ..lab.data.archive import Tree
+from ..lab.data.dataset import Dataset, Signature, open_dataset
+from ..lab.data.images import EXTENSIONS
 from ..lab.run.config import make_config, read_config
+from ..lab.run.folder import CONFIG, find_run, open_run_model, read_signature
 from ..lab.run.metrics import Scores
 from .app import OUTPUT, Build, Force, Json, app, open_model, option_pair
+from .inputs import Options, Whole
 from .printing import check_output, new_table, print_json, track_progress
 
+About = TypeVar("About", bound=Signature)
 Trained = Annotated[
     str,
     Parameter(help="A run's folder, a file that explainfix saved, or a model as NAME@FILE."),
 ]
-Options = Annotated[list[str] | None, Parameter(name="--data-option", negative="")]
 
 
 @Parameter(name="*")
@@ -52,8 +56,9 @@ def evaluate_(
     /,
     *,
     source: SplitChoice | None = None,
-    batch_size: int = 1,
-    resamples: int = 1000,
+    batch_size: Whole = 1,
+    resamples: Whole = 1000,
+    window: Whole | None = None,
     output: Annotated[Path | None, OUTPUT] = None,
     force: Force = False,
     as_json: Json = False,
@@ -66,6 +71,9 @@ def evaluate_(
         Images a batch; smaller ones are padded.
     resamples
         Resamples of the bootstrap.
+    window
+        The side of the squares or cubes in which images are segmented, overlapping by half
+        (default: of volumes, that of the cubes trained on).
     output
         A .safetensors file for the predictions.
     """
@@ -75,6 +83,7 @@ def evaluate_(
     source = source or SplitChoice()
     split = source.split
     dataset = _open_data(model, source.data, source.data_option, skip_damaged=source.skip_damaged)
+    dataset = _with_window(dataset, window)
     images = dataset.split(split)
     network = _open_trained(model)
     from ..lab.run.evaluation import evaluate
@@ -107,38 +116,84 @@ def predict_(
     /,
     *,
     output: Annotated[Path, OUTPUT],
+    threshold: float = 0.5,
+    probabilities: Annotated[bool, Parameter(negative="")] = False,
+    window: Whole | None = None,
     data: str | None = None,
     data_option: Options = None,
     force: Force = False,
 ) -> None:
     """Let a model look at images: masks drawn over them, or a table of classes.
 
+    A run knows how its images are prepared; a model alone needs --data.
+
     Parameters
     ----------
     images
-        Image files.
+        Image files, or folders with images in them, however deep; of a DICOM series, its folder.
     output
         The folder to write to.
+    threshold
+        The probability above which a pixel, or a finding, is there.
+    probabilities
+        Write the probabilities of masks too, as TIFF files of floats, or NIfTI for volumes.
+    window
+        The side of the squares or cubes in which images are segmented, overlapping by half
+        (default: of volumes, that of the cubes trained on).
     data
-        The dataset whose preparation and classes to use (default: the one trained on).
+        The dataset whose preparation and classes to use (default: as the run has them).
     data_option
         An option of the dataset, NAME=VALUE; may be repeated.
     """
-    for image in images:
-        if not image.is_file():
-            raise FileNotFoundError(f"there is no file {str(image)!r}")
-    if len({image.stem for image in images}) < len(images):
-        raise ValueError("two of the images have the same name; give them one by one")
+    if not 0 < threshold < 1:
+        raise ValueError(f"--threshold must be above 0 and below 1, not {threshold:g}")
+    files = _list_images(images)
     if output.exists() and not force:
         raise FileExistsError(f"{str(output)!r} exists already; choose another name, or --force")
-    dataset = _open_data(model, data, data_option, skip_damaged=True)
+    about = _with_window(_open_signature(model, data, data_option), window)
     network = _open_trained(model)
     from ..lab.run.prediction import predict_files
 
-    written = predict_files(network, dataset, track_progress(images, "Predicting"), output)
-    Console(highlight=False, soft_wrap=True).print(
-        f"Wrote {len(written)} files to {escape(str(output))}."
+    written = predict_files(
+        network,
+        about,
+        track_progress(files, "Predicting"),
+        output,
+        threshold=threshold,
+        keep_probabilities=probabilities,
     )
+    noun = "file" if len(written) == 1 else "files"
+    Console(highlight=False, soft_wrap=True).print(
+        f"Wrote {len(written)} {noun} to {escape(str(output))}."
+    )
+
+
+def _list_images(given: list[Path]) -> list[tuple[str, list[Path]]]:
+    """The images that were given or are in folders that were, by the names to write under."""
+    from ..lab.data.listing import list_images, stem_of
+
+    found: dict[str, list[Path]] = {}
+    for path in given:
+        if path.is_dir():
+            inside = {
+                name or path.resolve().name: [path / file for file in files]
+                for name, files in list_images(Tree(path)).items()
+            }
+            if not inside:
+                raise ValueError(f"there is no image in {str(path)!r}: {', '.join(EXTENSIONS)}")
+        elif path.is_file():
+            inside = {path.name: [path]}
+        else:
+            raise FileNotFoundError(f"there is no file {str(path)!r}")
+        for name, files in inside.items():
+            stem = stem_of(name) if len(files) == 1 else name
+            if stem in found:
+                raise ValueError(
+                    f"{str(found[stem][0])!r} and {str(files[0])!r} would be written under the "
+                    "same name: give them one after the other, or a folder that holds both"
+                )
+            found[stem] = files
+    return list(found.items())
 
 
 def _open_data(
@@ -148,23 +203,43 @@ def _open_data(
     given = dict(option_pair(text) for text in options or [])
     if data is not None:
         return open_dataset(data, skip_damaged=skip_damaged, **given)
-    folder = Path(model) if Path(model).is_dir() else Path(model).parent
-    file = folder / "config.toml"
-    if not file.is_file():
+    if (run := find_run(model)) is None:
         raise ValueError(f"which data? {model!r} is not in a run's folder: give --data")
-    config = make_config(read_config(file))
+    config = make_config(read_config(run[0] / CONFIG))
     skip_damaged = skip_damaged or config.skip_damaged
-    return open_dataset(config.data, skip_damaged=skip_damaged, **{**config.data_options, **given})
+    try:
+        return open_dataset(
+            config.data, skip_damaged=skip_damaged, **{**config.data_options, **given}
+        )
+    except ValueError as error:
+        raise ValueError(f"the data of this run, {config.data!r}: {error}; give --data") from None
+
+
+def _with_window(about: About, window: int | None) -> About:
+    if window is None:
+        return about
+    if window < 1:
+        raise ValueError(f"--window must be at least 1, not {window}")
+    return replace(about, preparation=replace(about.preparation, window=window))
+
+
+def _open_signature(model: str, data: str | None, options: list[str] | None) -> Signature:
+    """How images are prepared and what comes out: of the run, or of the dataset that was named."""
+    if data is not None:
+        return _open_data(model, data, options, skip_damaged=True)
+    if options:
+        raise ValueError("--data-option needs --data: a run's images are prepared as they were")
+    if (run := find_run(model)) is None:
+        raise ValueError(
+            f"how are images prepared? {model!r} is not in a run's folder: give --data"
+        )
+    return read_signature(run[0])[1]
 
 
 def _open_trained(model: str) -> nn.Module:
     """The model in a run's folder or a file, on a GPU if there is one."""
-    if Path(model).is_dir():
-        from ..lab.run.folder import open_run_model
-
-        network = open_run_model(Path(model))
-    else:
-        network = open_model(model, Build())
+    run = find_run(model)
+    network = open_run_model(*run) if run else open_model(model, Build())
     return network.cuda() if torch.cuda.is_available() else network
 
 

@@ -1,12 +1,12 @@
 """The data that explain and prune measure saliency on: a file of arrays, or a dataset by name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 from torch import Tensor, nn
 
 from ..explanation import Saliency, saliency
@@ -15,6 +15,23 @@ from .app import option_pair
 from .printing import track_progress
 
 Batch = tuple[Tensor, Tensor | None]
+
+
+def read_whole(kind: object, tokens: Sequence[Token]) -> int:
+    """What was typed as a whole number; cyclopts by itself would round 4.5."""
+    [token] = tokens
+    try:
+        return int(token.value)
+    except ValueError:
+        raise ValueError(f"a whole number is needed, not {token.value!r}") from None
+
+
+Whole = Annotated[int, Parameter(converter=read_whole)]
+
+
+Options = Annotated[
+    list[str] | None, Parameter(name="--data-option", negative="", consume_multiple=True)
+]
 
 
 @Parameter(name="*")
@@ -38,10 +55,10 @@ class Data:
     """
 
     data: str | None = None
-    data_option: Annotated[list[str] | None, Parameter(negative="")] = None
+    data_option: Options = None
     split: str = "val"
-    batch_size: int = 4
-    max_batches: int = 15
+    batch_size: Whole = 4
+    max_batches: Whole = 15
 
 
 def open_batches(data: Data) -> tuple[Iterator[Batch], int]:
@@ -59,14 +76,21 @@ def open_batches(data: Data) -> tuple[Iterator[Batch], int]:
         stream: Iterator[Batch] = batches(inputs, targets, data.batch_size)
         length = len(inputs)
     else:
-        from ..lab.data.dataset import open_dataset
+        from ..lab.data.dataset import as_outputs, open_dataset
         from ..lab.data.loader import evaluation_batches
 
         dataset = open_dataset(data.data, **dict(option_pair(o) for o in data.data_option or []))
         length = len(dataset.split(data.split))
-        parts = evaluation_batches(dataset, data.split, batch_size=data.batch_size)
+        # a network for volumes was trained on cubes, and may take no others
+        parts = evaluation_batches(
+            dataset,
+            data.split,
+            batch_size=data.batch_size,
+            middle=dataset.preparation.window,
+        )
+        classes = len(dataset.classes)
         # What is not to be counted, NaN, asks for no output.
-        stream = ((x, y.nan_to_num() if y.is_floating_point() else y) for _, x, y in parts)
+        stream = ((x, as_outputs(y, classes) if y.is_floating_point() else y) for _, x, y in parts)
     return stream, min(data.max_batches, -(-length // data.batch_size))
 
 

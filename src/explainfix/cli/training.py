@@ -17,10 +17,11 @@ from ..lab.run.config import RunConfig, make_config, read_config
 from ..lab.run.metrics import MAIN_SCORE
 from ..lab.run.process import prepare_process
 from .app import Json, app, option_pair
+from .inputs import read_whole
 from .printing import print_json
 
 if TYPE_CHECKING:
-    from ..lab.run.folder import Moment
+    from ..lab.run.folder import Moment, Run
 
     Flags = RunConfig
 else:
@@ -28,12 +29,24 @@ else:
     def _flag(entry: dataclasses.Field, kind: Any) -> tuple[str, Any, Any]:
         """A field of the config as a flag that may be left out; tables as NAME=VALUE pairs."""
         table = typing.get_origin(kind) is Mapping
+        several = table or typing.get_origin(kind) is tuple
         how = Parameter(
             name="--" + entry.name.replace("_", "-").removesuffix("s") if table else None,
             negative=None if kind is bool else "",
+            consume_multiple=several,
+            show_default=_shown(entry.default),
+            converter=read_whole if kind in (int, int | None) else None,
         )
         marked = Annotated[(list[str] if table else kind) | None, how]
         return entry.name, marked, field(default=None)
+
+    def _shown(default: Any) -> str | bool:
+        """A default as one would type it; those that depend on the task are in the text."""
+        if isinstance(default, tuple):
+            return " ".join(default) or False
+        if isinstance(default, bool):
+            return "yes" if default else "no"
+        return False if default is None or default is dataclasses.MISSING else str(default)
 
     _hints = typing.get_type_hints(RunConfig)
     Flags = Parameter(name="*")(
@@ -63,29 +76,50 @@ def train_(
         Where the run's folder is; its name comes from its options.
     """
     chosen = make_config((read_config(config) if config else {}) | _typed(flags))
+    out = Console(highlight=False, soft_wrap=True)
+    shown = not as_json and os.environ.get("RANK", "0") == "0"  # torchrun: once is enough
+    if shown:
+        out.print(escape(_plan(chosen)))
     from ..lab.run.train import train  # Fabric takes seconds to import
 
     prepare_process()
     display = Display()
     try:
-        run = train(chosen, runs=runs, report=None if as_json else display)
+        run = train(
+            chosen,
+            runs=runs,
+            report=None if as_json else display,
+            tell=(lambda text: out.print(escape(text))) if shown else None,
+        )
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped. The same command goes on from the last checkpoint.")
         raise
     finally:
         display.close()
-    if os.environ.get("RANK", "0") != "0":  # torchrun: the first process has said it
-        return
-    if as_json:
+    if as_json and os.environ.get("RANK", "0") == "0":
         print_json({"folder": str(run.folder), **run.result})
-        return
+    elif shown:
+        _print_result(out, run)
+
+
+def _plan(config: RunConfig) -> str:
+    """What is going to be done, in a line."""
+    how = ", mixed" if config.mix else ", steered" if config.steer else ""
+    filters = f"filters fixed by {config.fix}{how}" if config.fix else "filters learned"
+    length = "1 epoch" if config.epochs == 1 else f"{config.epochs} epochs"
+    return f"Training {config.model} on {config.data}: {filters}, {length}."
+
+
+def _print_result(out: Console, run: "Run") -> None:
     fixed = run.result["fixed_layers"]
     checked = f"; all {fixed} fixed layers are as they were fixed" if fixed else ""
     best, count = run.result["best"], run.result["epochs"]
     length = "1 epoch" if count == 1 else f"{count} epochs"
-    out = Console(highlight=False, soft_wrap=True)
     for split, names in run.result["left_out"].items():
         out.print(f"Left out of {escape(split)}, with one class only: {escape(', '.join(names))}")
+    if count < run.config.epochs:
+        stale = run.result["stale"]
+        out.print(f"Stopped early: no better score in {stale} evaluations (--patience).")
     out.print(
         f"Best {escape(run.config.evaluate_on[0])} score {best:.4f} in {length}{checked}.\n"
         f"Wrote {escape(str(run.folder))}"
@@ -116,6 +150,7 @@ class Display:
         main = MAIN_SCORE.values()
         scores = [f"{k} {v:.4f}" for k, v in row.items() if k.partition(" ")[2] in main]
         self.score = scores[0] if scores else self.score
+        scores = [f"{k} {v:.4f}" for k, v in row.items() if k.endswith(" loss")] + scores
         number = f"{row['epoch']:.0f}".rjust(len(str(moment.epochs)))
         parts = [f"epoch {number}/{moment.epochs}", f"loss {row['loss']:.4f}", *scores]
         return "  ".join([*parts, f"{row['seconds']:.1f} s"])

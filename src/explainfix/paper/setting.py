@@ -13,7 +13,7 @@ from torch import Tensor
 from ..lab.data.dataset import Dataset, Task, open_dataset
 from ..lab.data.loader import evaluation_batches
 from ..lab.run.config import RunConfig
-from ..lab.run.folder import Run
+from ..lab.run.folder import Run, find_folder
 from ..registry import unknown
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Setting:
 
     def _planned(self, config: RunConfig) -> Run:
         config = config.resolved(DATASETS[kind_of(config.data)].task)
-        return Run(self.runs / config.name(), config, [], {})
+        return Run(find_folder(self.runs, config), config, [], {})
 
 
 def first_batches(data: Dataset, split: str, count: int | None, *, size: int) -> Batches:

@@ -29,8 +29,8 @@ def create_model(
     """A network by name.
 
     `spec` is "unetd", "deeplabv3plus:ENCODER", "torchvision:NAME", "timm:NAME", "smp:NAME" or
-    "smp:NAME/ENCODER" (segmentation models), or "FILE.py:FACTORY", a function of your own that
-    returns a module.
+    "smp:NAME/ENCODER" (segmentation models), "monai:NAME" (for volumes) or "monai:NAME/2d", or
+    "FILE.py:FACTORY", a function of your own that returns a module.
     `weights` is `None` for random ones, "pretrained", or a file: safetensors, or a checkpoint, from
     which only tensors are read (FILE#PART for a part of it). Where pretrained weights meet another
     number of input channels, the stem's filters are adapted; where they meet another number of
@@ -83,7 +83,8 @@ def _is_drawn(model: nn.Module, build: Callable[[], nn.Module]) -> bool:
 def list_models(pattern: str = "*") -> list[str]:
     """The specs that `create_model` accepts, all or those that match `pattern` (`*`, `?`).
 
-    `timm:` and `smp:` models are there if those packages are; `smp:` ones also take an encoder.
+    `timm:`, `smp:` and `monai:` models are there if those packages are; `smp:` ones also take an
+    encoder, `monai:` ones "/2d".
 
     >>> list_models("torchvision:resnet1*")
     ['torchvision:resnet101', 'torchvision:resnet152', 'torchvision:resnet18']

@@ -1,4 +1,4 @@
-"""Where models come from: the paper's, torchvision, timm, segmentation models, your own file.
+"""Where models come from: the paper's, torchvision, timm, smp, MONAI, your own file.
 
 Each source builds a network of a name for a number of classes and input channels (`None`: its
 usual ones), pretrained or not, and lists its names. Packages are imported when first asked.
@@ -17,6 +17,29 @@ from .adapt import load_weights_, set_input_channels_
 from .deeplab import ENCODERS, DeepLabV3Plus
 from .own import build_own
 from .unetd import UNetD
+
+# MONAI's networks that give one tensor of logits, and what they need besides numbers of channels;
+# U-Net's levels are those of MONAI's own examples.
+_LEVELS = {"channels": (16, 32, 64, 128, 256), "strides": (2, 2, 2, 2)}
+_MONAI: dict[str, dict[str, Any]] = {
+    "AttentionUnet": _LEVELS,
+    "BasicUNet": {},
+    "DenseNet121": {},
+    "DenseNet169": {},
+    "DenseNet201": {},
+    "DenseNet264": {},
+    "DynUNet": {
+        "kernel_size": (3,) * 5,
+        "strides": (1, 2, 2, 2, 2),
+        "upsample_kernel_size": (2,) * 4,
+    },
+    "HighResNet": {},
+    "MedNeXt": {},
+    "SegResNet": {},
+    "SegResNetDS": {},
+    "UNet": {**_LEVELS, "num_res_units": 2, "norm": "batch"},
+    "VNet": {},
+}
 
 
 def _unetd(
@@ -145,6 +168,30 @@ def _smp_names() -> list[str]:
     return sorted(smp.MODEL_ARCHITECTURES_MAPPING) if smp else []
 
 
+def _monai(
+    name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
+) -> nn.Module:
+    """A network for volumes, or for pictures as NAME/2d; one channel and one class by default."""
+    architecture, _, dimension = name.partition("/")
+    if architecture not in _MONAI:
+        raise unknown("MONAI network", architecture, _MONAI, "explainfix list models")
+    if dimension not in ("", "2d", "3d"):
+        raise ValueError(f"unknown dimension {dimension!r} in 'monai:{name}': 2d or 3d")
+    if pretrained:
+        raise ValueError(f"there are no pretrained weights for 'monai:{name}'; pass weights=FILE")
+    nets = _extra("monai", "medical") and importlib.import_module("monai.networks.nets")
+    try:
+        model: nn.Module = getattr(nets, architecture)(
+            spatial_dims=2 if dimension == "2d" else 3,
+            in_channels=in_channels or 1,
+            out_channels=num_classes or 1,
+            **_MONAI[architecture],
+        )
+    except (AssertionError, ValueError, RuntimeError) as error:
+        raise ValueError(f"MONAI cannot build {name!r} so: {error}") from error
+    return model
+
+
 def _given(**options: Any) -> dict[str, Any]:
     """The options that are not `None`."""
     return {name: value for name, value in options.items() if value is not None}
@@ -157,7 +204,7 @@ def _installed(package: str) -> bool:
 def _extra(package: str, extra: str) -> Any:
     if not _installed(package):
         raise ImportError(
-            f"{extra}: models need a package: pip install 'explainfix[{extra}]'", name=package
+            f"{package} is not installed: pip install 'explainfix[{extra}]'", name=package
         )
     return importlib.import_module(package)
 
@@ -180,4 +227,5 @@ models["deeplabv3plus"] = ModelSource(_deeplab, lambda: list(ENCODERS))
 models["torchvision"] = ModelSource(_torchvision, _torchvision_names)
 models["timm"] = ModelSource(_timm, _timm_names)
 models["smp"] = ModelSource(_smp, _smp_names)
+models["monai"] = ModelSource(_monai, lambda: list(_MONAI) if _installed("monai") else [])
 models["python"] = ModelSource(build_own, list)

@@ -6,17 +6,14 @@ from hypothesis import strategies as st
 
 from explainfix.lab.data.augment import (
     Crop,
-    InTurn,
     LabelNoise,
     Shift,
     add_noise,
     flip,
     flip_sideways,
-    keep,
-    shift_mean,
-    stretch_contrast,
 )
-from explainfix.lab.data.dataset import Sample
+from explainfix.lab.data.dataset import Dataset, Sample
+from explainfix.lab.data.preparation import Preparation, shift_mean, stretch_contrast
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -95,11 +92,22 @@ class TestCrop:
         assert not target[:, :4].isnan().any()
 
 
-def test_in_turn():
-    step = InTurn(shift_mean, (Crop(4), flip))
-    changed = step(marked(8, 8), np.random.default_rng(0))
-    assert changed.image.shape == (3, 4, 4)
-    assert keep(changed) is changed
+def test_steps_are_between_what_evaluation_does():
+    half = (0.5,) * 3
+    data = Dataset(
+        name="one",
+        task="segmentation",
+        classes=("x",),
+        preparation=Preparation(adjust="shift_mean", mean=half, deviation=half),
+        splits={},
+        steps=(Crop(4), lambda sample, _: sample._replace(image=sample.image.clip(0.2, 0.8))),
+    )
+    sample = marked(8, 8)
+    prepared = data.prepare(sample).image
+    torch.testing.assert_close(prepared, (shift_mean(sample.image) - 0.5) / 0.5)
+    changed = data.augment(sample, np.random.default_rng(0)).image
+    assert changed.shape == (3, 4, 4)
+    torch.testing.assert_close(changed.aminmax(), torch.tensor([-0.6, 0.6]).unbind())
 
 
 class TestNormalising:
@@ -107,7 +115,7 @@ class TestNormalising:
     @given(seeds)
     def test_mean(self, seed):
         image = torch.rand(3, 9, 7, generator=torch.Generator().manual_seed(seed))
-        shifted = shift_mean(Sample(image, torch.tensor(0))).image
+        shifted = shift_mean(image)
         assert float(shifted.mean()) == pytest.approx(0.5, abs=1e-6)
         torch.testing.assert_close(shifted - shifted[0, 0, 0], image - image[0, 0, 0])
 
@@ -122,12 +130,12 @@ class TestNormalising:
     @pytest.mark.parametrize(("gain", "offset"), [(0.08, 0.01), (0.3, 0.02), (-0.6, 0.9)])
     def test_stretching_undoes_exposure_crowding_and_polarity(self, cover, gain, offset):
         image = self.scene(cover) * gain + offset
-        stretched = stretch_contrast(Sample(image, torch.tensor(0))).image
+        stretched = stretch_contrast(image)
         torch.testing.assert_close(stretched, self.scene(cover), atol=1e-4, rtol=0)
         if cover > 0.02:  # what the mean does instead
-            moved = shift_mean(Sample(image, torch.tensor(0))).image
+            moved = shift_mean(image)
             assert (moved - self.scene(cover)).abs().max() > 0.1
 
     def test_an_even_image(self):
-        even = stretch_contrast(Sample(torch.full((3, 8, 8), 0.2), torch.tensor(0))).image
+        even = stretch_contrast(torch.full((3, 8, 8), 0.2))
         assert even.isfinite().all()

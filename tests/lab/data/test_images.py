@@ -121,7 +121,7 @@ class TestTiff:
 
     def test_pages(self, tmp_path):
         tifffile.imwrite(tmp_path / "a.tif", np.stack([BYTES] * 4), photometric="minisblack")
-        with pytest.raises(ValueError, match="it has 4 pages: save one picture a file"):
+        with pytest.raises(ValueError, match="it is a stack of 4 pages: save one picture a file"):
             read_image(tmp_path / "a.tif")
 
 

@@ -13,6 +13,7 @@ from explainfix.lab.data.loader import (
     step_seed,
     training_steps,
 )
+from explainfix.lab.data.preparation import Preparation
 
 
 class Numbers:
@@ -33,13 +34,15 @@ def noisy(sample, generator):
     return Sample(image, sample.target)
 
 
-def keep(sample):
-    return sample
-
-
 def dataset(count=10, drawn=None):
     return Dataset(
-        "numbers", "multiclass", ("a",), 1, {"train": Numbers(count)}, noisy, keep, drawn
+        name="numbers",
+        task="multiclass",
+        classes=("a",),
+        preparation=Preparation(channels=1),
+        splits={"train": Numbers(count)},
+        steps=(noisy,),
+        samples_per_epoch=drawn,
     )
 
 

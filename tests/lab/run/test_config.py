@@ -1,10 +1,8 @@
 """Configs: what is wrong in one is said, and what is written is read back."""
 
-from dataclasses import fields, replace
-
 import pytest
 
-from explainfix.lab.run.config import RunConfig, differences, make_config, read_config
+from explainfix.lab.run.config import RunConfig, make_config, read_config
 
 
 @pytest.mark.parametrize(
@@ -63,43 +61,3 @@ def test_a_loss_must_fit_the_task():
     with pytest.raises(ValueError, match="unknown loss for segmentation 'focal': choose from"):
         RunConfig(loss="focal").resolved("segmentation")
     assert RunConfig(loss="bce").resolved("multilabel").loss == "bce"
-
-
-def test_the_name_changes_with_what_changes_the_result_only(tmp_path):
-    config = RunConfig(fix="ghaar")
-    assert config.name() == RunConfig(fix="ghaar", workers=2, tensorboard=True).name()
-    others = [replace(config, seed=1), replace(config, lr=0.1), replace(config, fix="psine")]
-    assert len({config.name(), *(other.name() for other in others)}) == 4
-    assert config.name().startswith("unetd-nuclei-ghaar-")
-    file = tmp_path / "net.py"
-    file.write_text("one")
-    own = RunConfig(model=f"{file}:make")
-    first = own.name()
-    assert first.startswith("net")
-    file.write_text("two")
-    assert own.name() != first  # the file is another one now
-
-
-def test_the_name_is_of_all_options(monkeypatch):
-    """With another default, a run that says nothing has another name; one that says it has not."""
-    before, said = RunConfig().name(), RunConfig(lr=0.1).name()
-    monkeypatch.setattr(RunConfig.__init__, "__defaults__", _with(RunConfig, lr=0.1))
-    assert RunConfig().name() == said != before
-
-
-def _with(kind, **changed):
-    """The defaults of a dataclass, with others for some."""
-    names = [entry.name for entry in fields(kind) if entry.init]
-    return tuple(
-        changed.get(name, default)
-        for name, default in zip(names, kind.__init__.__defaults__, strict=True)
-    )
-
-
-def test_what_is_not_in_a_file_is_told_from_what_has_no_value(tmp_path):
-    file = tmp_path / "config.toml"
-    file.write_text(RunConfig(epochs=3, workers=4).to_toml())
-    assert differences(file, RunConfig(epochs=3)) == {}
-    assert differences(file, RunConfig(epochs=5, lr=0.1)) == {"epochs": (3, 5), "lr": (None, 0.1)}
-    file.write_text(file.read_text().replace("# lr =\n", ""))  # written before there was `lr`
-    assert differences(file, RunConfig(epochs=3)) == {}

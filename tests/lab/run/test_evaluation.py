@@ -1,6 +1,8 @@
 """Evaluation and predictions: of padded batches, of files, and of models that do not fit."""
 
 import json
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from torch import nn
 import explainfix as xf
 from explainfix.lab.data.dataset import Dataset, Sample, open_dataset
 from explainfix.lab.data.loader import Share
-from explainfix.lab.run.evaluation import collect_outcomes, evaluate, logits_of
-from explainfix.lab.run.prediction import Predictions, match_channels, overlay, predict_files
+from explainfix.lab.data.preparation import Preparation
+from explainfix.lab.run.evaluation import collect_outcomes, compute_logits, evaluate, logits_of
+from explainfix.lab.run.prediction import Predictions, predict_files
 
 
 class Squares:
@@ -31,7 +34,11 @@ class Squares:
 
 
 SQUARES = Dataset(
-    "squares", "segmentation", ("x",), 1, {"test": Squares()}, lambda s, g: s, lambda s: s
+    name="squares",
+    task="segmentation",
+    classes=("x",),
+    preparation=Preparation(channels=1),
+    splits={"test": Squares()},
 )
 
 
@@ -79,6 +86,34 @@ def test_a_model_for_other_data():
         evaluate(Bright(), SQUARES, "tset")
 
 
+@pytest.mark.parametrize("space", [(11, 7), (4, 9, 6)])
+def test_a_window_slides_over_all_of_an_image(space):
+    """A network that sees pixel by pixel says the same, however it is looked at."""
+    images = torch.rand(2, 1, *space)
+    seen = []
+
+    class Watched(Bright):
+        def forward(self, x):
+            seen.append(tuple(x.shape[2:]))
+            return super().forward(x)
+
+    answer = compute_logits(Watched(), images, window=5)
+    torch.testing.assert_close(answer, images - 0.5)
+    assert set(seen) == {(5,) * len(space)}
+    assert len(seen) > 1
+
+
+def test_scores_of_windows():
+    cubes = replace(SQUARES, preparation=replace(SQUARES.preparation, window=4))
+    assert evaluate(Bright(), cubes, resamples=1)["dice"].value == 1.0
+
+
+def test_a_window_without_monai(monkeypatch):
+    monkeypatch.setitem(sys.modules, "monai.inferers", None)
+    with pytest.raises(ImportError, match=r"needs MONAI: pip install 'explainfix\[medical\]'"):
+        compute_logits(Bright(), torch.rand(1, 1, 4, 4), window=2)
+
+
 def test_logits_in_whatever_networks_return():
     logits = torch.ones(2)
     assert logits_of({"out": logits, "aux": 0}) is logits
@@ -104,7 +139,7 @@ def test_files_of_any_origin(tmp_path):
     grey = np.linspace(0, 255, 40 * 50).reshape(40, 50).astype(np.uint8)
     Image.fromarray(grey).save(tmp_path / "grey.png")
     Image.fromarray(np.stack([grey] * 3, -1)).save(tmp_path / "colour.png")
-    files = [tmp_path / "grey.png", tmp_path / "colour.png"]
+    files = [(name, [tmp_path / f"{name}.png"]) for name in ("grey", "colour")]
     written = predict_files(xf.create_model("unetd"), data, files, tmp_path / "out")
     assert [file.name for file in written] == [
         "grey.mask.png", "grey.overlay.png", "colour.mask.png", "colour.overlay.png",
@@ -119,18 +154,10 @@ def test_classes_become_a_table(tmp_path):
     data = open_dataset("xray-like", count=4, size=32)
     Image.fromarray(np.zeros((32, 32), np.uint8)).save(tmp_path / "a.png")
     model = xf.create_model("torchvision:resnet18", num_classes=5, in_channels=1)
-    [table] = predict_files(model, data, [tmp_path / "a.png"], tmp_path / "out")
+    [table] = predict_files(model, data, [("a", [tmp_path / "a.png"])], tmp_path / "out")
     head, row = table.read_text().splitlines()
-    assert head == ",".join(["image", *data.classes])
-    assert all(0 <= float(value) <= 1 for value in row.split(",")[1:])
-
-
-def test_overlay_marks_what_was_found():
-    found = torch.zeros(1, 8, 8)
-    found[0, 2:6, 2:6] = 1
-    pixels = np.asarray(overlay(torch.zeros(1, 8, 8), found))
-    assert (pixels[found[0] == 0] == 0).all()
-    assert (pixels[found[0] == 1, 0] > 0).all()
-    assert pixels[2, 2].tolist() == [255, 60, 60]
-    with pytest.raises(ValueError, match="4 channels"):
-        match_channels(torch.zeros(4, 2, 2), 3)
+    assert head == ",".join(["image", *data.classes, "predicted"])
+    *values, found = row.split(",")[1:]
+    assert found.split("; ") == [
+        name for name, value in zip(data.classes, values, strict=True) if float(value) > 0.5
+    ]

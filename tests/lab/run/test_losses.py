@@ -4,13 +4,15 @@ import math
 
 import pytest
 import torch
+from monai.losses import DiceLoss
 
 from explainfix.lab.run.losses import (
-    TASK_LOSSES,
     Balance,
     balance_labels,
     binary_cross_entropy,
     cross_entropy,
+    dice,
+    fitting_losses,
     focal,
     labels_of,
     losses,
@@ -45,6 +47,38 @@ def test_cross_entropy():
     assert cross_entropy(logits, torch.tensor([1, 2])).item() == pytest.approx(
         (by_hand - math.log(math.exp(9) / (2 + math.exp(9)))) / 2
     )
+
+
+@pytest.mark.parametrize("space", [(6, 5), (4, 3, 5)])
+def test_masks_of_several_classes(space):
+    """As PyTorch ignores pixels, and as MONAI computes Dice over a batch without background."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 4, *space, generator=generator)
+    numbers = torch.randint(4, (2, 1, *space), generator=generator)
+    ours = DiceLoss(
+        include_background=False, to_onehot_y=True, softmax=True, batch=True, smooth_nr=1,
+        smooth_dr=1,
+    )  # fmt: skip
+    assert dice(logits, numbers.float()).item() == pytest.approx(ours(logits, numbers).item())
+    wanted = torch.nn.functional.cross_entropy(logits, numbers[:, 0])
+    assert cross_entropy(logits, numbers.float()).item() == pytest.approx(wanted.item())
+    hidden = torch.rand(numbers.shape, generator=generator) < 0.3
+    masks = numbers.float().masked_fill(hidden, NAN)
+    marked = numbers.masked_fill(hidden, -1)[:, 0]
+    wanted = torch.nn.functional.cross_entropy(logits, marked, ignore_index=-1)
+    assert cross_entropy(logits, masks).item() == pytest.approx(wanted.item())
+    both = losses.find("dice_cross_entropy")(())(logits, masks)
+    assert both.item() == pytest.approx(wanted.item() + dice(logits, masks).item())
+
+
+def test_dice_of_one_class_counts_known_pixels_only():
+    logits = torch.tensor([[[[0.3, -2.0], [5.0, 1.0]]]], requires_grad=True)
+    masks = torch.tensor([[[[1.0, 0.0], [NAN, 1.0]]]])
+    p = [sigmoid(0.3), sigmoid(-2.0), sigmoid(1.0)]
+    loss = dice(logits, masks)
+    assert loss.item() == pytest.approx(1 - (2 * (p[0] + p[2]) + 1) / (sum(p) + 2 + 1))
+    loss.backward()
+    assert logits.grad[0, 0, 1, 0] == 0
 
 
 def test_balance_is_the_papers():
@@ -108,6 +142,7 @@ def test_labels_are_taken_without_decoding_where_they_are_kept():
 
 
 def test_every_task_has_a_loss():
-    assert {name for names in TASK_LOSSES.values() for name in names} == set(losses)
+    cases = [("segmentation", 1), ("segmentation", 3), ("multilabel", 5), ("multiclass", 2)]
+    assert {name for case in cases for name in fitting_losses(*case)} == set(losses)
     with pytest.raises(ValueError, match="did you mean 'focal'"):
         losses.find("focall")

@@ -8,6 +8,8 @@ from torchmetrics.functional.classification import (
     binary_f1_score,
     binary_stat_scores,
     multiclass_accuracy,
+    multiclass_f1_score,
+    multiclass_stat_scores,
 )
 
 from explainfix.lab.run.metrics import MAIN_SCORE, Outcomes, count_pixels, score, weighted_auc
@@ -64,8 +66,8 @@ def test_no_task_with_two_classes_is_an_error_that_names_them():
 
 
 def test_pixels_are_counted():
-    logits = torch.randn(4, 2, 9, 7, generator=seeded())
-    masks = torch.randint(2, (4, 2, 9, 7), generator=seeded(1)).float()
+    logits = torch.randn(4, 1, 9, 7, generator=seeded())
+    masks = torch.randint(2, (4, 1, 9, 7), generator=seeded(1)).float()
     masks[1, :, 5:] = NAN
     got = count_pixels(logits, masks)
     marked = torch.where(masks.isnan(), -1, masks).long()
@@ -74,6 +76,24 @@ def test_pixels_are_counted():
         ignore_index=-1,
     ).unbind(-1)  # fmt: skip
     assert torch.equal(got.flatten(0, 1), torch.stack([tp, tp + fp, tp + fn], -1))
+
+
+@pytest.mark.parametrize("space", [(9, 7), (4, 5, 3)])
+def test_pixels_of_classes_that_exclude_each_other(space):
+    logits = torch.randn(4, 3, *space, generator=seeded())
+    masks = torch.randint(3, (4, 1, *space), generator=seeded(1)).float()
+    masks[1, :, :, 2:] = NAN
+    got = count_pixels(logits, masks)
+    marked = torch.where(masks.isnan(), -1, masks).long()[:, 0]
+    tp, fp, _, fn, _ = multiclass_stat_scores(
+        logits, marked, 3, average=None, multidim_average="samplewise", ignore_index=-1
+    ).unbind(-1)
+    assert torch.equal(got, torch.stack([tp, tp + fp, tp + fn], -1))
+    scores = score(Outcomes("segmentation", ("background", "a", "b"), got), resamples=20)
+    each = multiclass_f1_score(logits, marked, 3, average=None, ignore_index=-1)[1:]
+    assert [one.name for one in scores.scores] == ["dice", "dice per image", "dice a", "dice b"]
+    assert scores["dice"].value == pytest.approx(each.mean().item())  # without the background
+    assert scores["dice b"].value == pytest.approx(each[1].item())
 
 
 def test_dice_is_pooled_and_per_image():

@@ -19,6 +19,7 @@ from explainfix.lab.run.checkpoint import Checkpoint, read_checkpoint, write_che
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.devices import learning_rate
 from explainfix.lab.run.folder import read_run
+from explainfix.lab.run.naming import former_name
 from explainfix.lab.run.process import keep_large_blocks
 from explainfix.lab.run.train import train
 
@@ -84,8 +85,8 @@ def test_a_run_is_a_folder(config, tmp_path):
     run = train(config, runs=tmp_path / "runs", report=moments.append)
     assert torch.equal(before, torch.get_rng_state())
     assert {file.name for file in run.folder.iterdir()} == {
-        "best.safetensors", "checkpoint.safetensors", "config.toml", "last.safetensors", "lock",
-        "metrics.csv", "result.json",
+        "best.safetensors", "checkpoint.safetensors", "config.toml", "data.json",
+        "last.safetensors", "lock", "metrics.csv", "result.json",
     }  # fmt: skip
     assert [moment.step for moment in moments] == [1, 2, 3, 3, 1, 2, 3, 3]
     assert run.table()["loss"].is_monotonic_decreasing
@@ -110,6 +111,7 @@ import torch
 torch.set_num_threads(1)
 from explainfix.lab.run.config import make_config, read_config
 from explainfix.lab.run.folder import read_run
+from explainfix.lab.run.naming import former_name
 from explainfix.lab.run.train import train
 
 config, folder = make_config(read_config(sys.argv[1])), Path(sys.argv[2])
@@ -236,7 +238,7 @@ def test_labels_that_cannot_be_scored_are_remembered_after_a_kill(config, tmp_pa
 
 def test_a_run_of_a_former_name_is_found(config, tmp_path):
     run = train(config, runs=tmp_path)
-    former = run.folder.rename(tmp_path / run.config.former_name())
+    former = run.folder.rename(tmp_path / former_name(run.config))
     stamp = (former / "result.json").stat().st_mtime_ns
     assert train(config, runs=tmp_path).folder == former
     assert (former / "result.json").stat().st_mtime_ns == stamp
@@ -249,8 +251,8 @@ def test_a_run_of_a_former_name_is_found(config, tmp_path):
 def test_another_run_under_the_same_name_is_refused(config, tmp_path):
     folder = train(config, runs=tmp_path).folder
     text = (folder / "config.toml").read_text()
-    (folder / "config.toml").write_text(text.replace("epochs = 2", "epochs = 9"))
-    with pytest.raises(ValueError, match="holds another run, whose epochs is 9, not 2: move it"):
+    (folder / "config.toml").write_text(text.replace("accumulate = 1", "accumulate = 9"))
+    with pytest.raises(ValueError, match="another run, whose accumulate is 9, not 1: move it"):
         train(config, runs=tmp_path)
 
 

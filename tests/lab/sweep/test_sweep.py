@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from explainfix.lab.run.folder import locked
+from explainfix.lab.run.naming import run_name
 from explainfix.lab.run.train import train
 from explainfix.lab.sweep.sweep import SweepError, Workers, sweep
 from sweeping import EPOCHS, STEPS, check_one_was_killed, log_of, make_configs
@@ -80,6 +81,12 @@ def test_a_failure_stops_nobody_else_and_waits_for_retry(make, tmp_path):
     assert set(log_of(tmp_path, "starts.log").values()) == {1, 2}  # seed 0 by two names, seed 1
 
 
+def test_a_run_does_not_end_at_two_times(make, tmp_path):
+    configs = {"short": make(), "long": replace(make(), epochs=EPOCHS + 1)}
+    with pytest.raises(ValueError, match="'short' and 'long' are one run, to end at two times"):
+        sweep(configs, runs=tmp_path / "runs")
+
+
 def test_threads_here_are_as_they_were(make, tmp_path):
     before = torch.get_num_threads()
     sweep({"a": make()}, runs=tmp_path / "runs", workers=Workers(cpus=1))
@@ -88,7 +95,7 @@ def test_threads_here_are_as_they_were(make, tmp_path):
 
 def test_a_run_that_somebody_else_is_at_is_no_failure_of_its_own(make, tmp_path, monkeypatch):
     monkeypatch.setattr("explainfix.lab.sweep.job.PATIENCE", 0.3)
-    [name] = {make().resolved("segmentation").name()}
+    name = run_name(make().resolved("segmentation"))
     with locked(tmp_path / name), pytest.raises(SweepError, match="a: is being run by another"):
         sweep({"a": make(), "b": make(seed=1)}, runs=tmp_path)
     assert not list(tmp_path.glob("*/failed.txt"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import cache
-from .images import check_image, image_size
+from .images import DamagedError, Levels, check_image, image_size
 
 
 @dataclass(frozen=True)
@@ -84,36 +85,55 @@ def _stamp(path: Path) -> str:
     return f"{known.st_size} {known.st_mtime_ns}"
 
 
-def find_damaged(tree: Tree, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the images that cannot be decoded. The answer is kept until a file changes."""
-    key = f"damaged {tree.path.absolute().as_posix()}"
-    return cache.remember_names(
-        key, tree.stamp(names), lambda: [name for name in names if _is_damaged(tree, name)]
-    )
+def find_damaged(
+    tree: Tree, names: Sequence[str], *, levels: Levels = "file"
+) -> dict[str, list[str]]:
+    """The images that cannot be decoded, by what is wrong with them, as in "damaged: it is empty".
+
+    The answer is kept until a file changes.
+    """
+    key = f"damaged {levels} {tree.path.absolute().as_posix()}"
+
+    def find() -> list[str]:
+        reasons = {name: _damage(tree, name, levels) for name in names}
+        return [text for pair in reasons.items() if pair[1] for text in pair]
+
+    told = cache.remember_names(key, tree.stamp(names), find)
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, reason in zip(told[::2], told[1::2], strict=True):
+        found[reason].append(name)
+    return dict(found)
 
 
-def _is_damaged(tree: Tree, name: str) -> bool:
+def _damage(tree: Tree, name: str, levels: Levels) -> str:
+    """What is wrong with an image that cannot be decoded, or nothing."""
     try:
-        check_image(tree.read(name), name)
-    except (ValueError, zipfile.BadZipFile, OSError):
-        return True
-    return False
+        check_image(tree.read(name), name, levels=levels)
+    except DamagedError as error:
+        return f"damaged: {error.reason}"
+    except FileNotFoundError:
+        return "missing"
+    except (ValueError, zipfile.BadZipFile, OSError) as error:
+        return "damaged: " + (" ".join(str(error).split()) or type(error).__name__)
+    return ""
 
 
 def report_damaged(
     path: str, problems: Mapping[str, Sequence[str]], *, skip: bool
 ) -> tuple[str, ...]:
-    """The files with a problem ("damaged", "without a mask", …): an error, or all to be skipped."""
+    """The files with a problem ("damaged: …", "without a mask"): an error, or all to be skipped."""
     found = {what: names for what, names in problems.items() if names}
     if found and not skip:
-        told = "; ".join(f"{few(names, 'file')} {what}" for what, names in found.items())
-        raise ValueError(f"{path!r} has {told}: skip_damaged leaves them out")
+        told = [f"{few(names, 'file')} {what}" for what, names in found.items()]
+        if more := sum(map(len, list(found.values())[5:])):
+            told[5:] = [f"{more} more"]
+        raise ValueError(f"{path!r} has {'; '.join(told)}. skip_damaged leaves them out")
     return tuple(name for names in found.values() for name in names)
 
 
 def check_one_size(files: Iterable[tuple[Tree, str]], remedy: str) -> None:
     """An error if images differ in size: a batch could not be made of them."""
-    seen: dict[tuple[int, int], str] = {}
+    seen: dict[tuple[int, ...], str] = {}
     for tree, name in files:
         seen.setdefault(image_size(tree.read(name), name), name)
         if len(seen) > 1:

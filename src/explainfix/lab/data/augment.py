@@ -1,4 +1,4 @@
-"""What training does to an image and its mask together, and what evaluation does to an image."""
+"""What training does to an image and its mask together, and which of it one can choose."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,40 +8,48 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .dataset import Augment, Prepare, Sample
+from ...registry import Registry, unknown
+from .dataset import Augment, Sample, cut, pad
+
+augmentations: Registry[Augment] = Registry("augmentation", "")
 
 
-@dataclass(frozen=True)
-class InTurn:
-    """First what evaluation does too, then each step of training."""
+def choose_steps(steps: Sequence[Augment], names: Sequence[str]) -> tuple[Augment, ...]:
+    """The steps of a dataset with those of these names instead of its own, in their place.
 
-    prepare: Prepare
-    steps: Sequence[Augment] = ()
+    What cannot be chosen, such as a crop, stays. No name leaves all as it is, "none" alone takes
+    its own away.
 
-    def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
-        sample = self.prepare(sample)
-        for step in self.steps:
-            sample = step(sample, generator)
-        return sample
+    >>> choose_steps((Crop(64), flip_sideways), ["flips", "noise"])  # doctest: +ELLIPSIS
+    (Crop(size=64), <function flip at ...>, <function add_noise at ...>)
+    """
+    if not names:
+        return tuple(steps)
+    for name in names:
+        if name not in augmentations and list(names) != ["none"]:
+            raise unknown("augmentation", name, ["none", *augmentations])
+    chosen = [augmentations[name] for name in names if name != "none"]
+    own = [place for place, step in enumerate(steps) if step in augmentations.values()]
+    place = own[0] if own else len(steps)
+    after = [step for step in steps[place:] if step not in augmentations.values()]
+    return (*steps[:place], *chosen, *after)
 
 
-def keep(sample: Sample) -> Sample:
-    """The sample as it is."""
-    return sample
-
-
+@augmentations.register("flips")
 def flip(sample: Sample, generator: np.random.Generator) -> Sample:
-    """As it is, left-right, upside down or both: a quarter of the time each."""
-    axes = [axis for axis in (-2, -1) if generator.random() < 0.5]
-    return Sample(*(_flipped(tensor, axes) if tensor.dim() == 3 else tensor for tensor in sample))
+    """As it is, left-right, upside down or both: each axis of an image or volume half the time."""
+    axes = [axis for axis in range(1, sample.image.dim()) if generator.random() < 0.5]
+    return sample.changed(lambda tensor: _flipped(tensor, axes))
 
 
+@augmentations.register("sideways")
 def flip_sideways(sample: Sample, generator: np.random.Generator) -> Sample:
     """As it is or left-right: half of the time each."""
     axes = [-1] if generator.random() < 0.5 else []
-    return Sample(*(_flipped(tensor, axes) if tensor.dim() == 3 else tensor for tensor in sample))
+    return sample.changed(lambda tensor: _flipped(tensor, axes))
 
 
+@augmentations.register("noise")
 def add_noise(sample: Sample, generator: np.random.Generator) -> Sample:
     """With probability 0.8 every pixel x becomes clip(x + N(0,1) / U(5,10)), U drawn per image.
 
@@ -56,19 +64,55 @@ def add_noise(sample: Sample, generator: np.random.Generator) -> Sample:
     return sample._replace(image=torch.from_numpy(image.clip(0, 1, out=image)))
 
 
+@augmentations.register("rotate90")
+def rotate90(sample: Sample, generator: np.random.Generator) -> Sample:
+    """Turned by a random number of right angles; by half turns only if it is not square."""
+    height, width = sample.image.shape[-2:]
+    turns = int(generator.integers(4)) if height == width else 2 * int(generator.integers(2))
+    return sample.changed(lambda tensor: torch.rot90(tensor, turns, (-2, -1)).contiguous())
+
+
+@augmentations.register("brightness")
+def brighten(sample: Sample, generator: np.random.Generator) -> Sample:
+    """Contrast around the mean times 0.8 to 1.25, and up to 0.1 brighter or darker."""
+    contrast = float(np.exp(generator.uniform(np.log(0.8), np.log(1.25))))
+    mean = float(sample.image.mean())
+    brighter = float(generator.uniform(-0.1, 0.1))
+    return sample._replace(image=(sample.image - mean) * contrast + (mean + brighter))
+
+
+@augmentations.register("elastic")
+def bend(sample: Sample, generator: np.random.Generator) -> Sample:
+    """Bent smoothly, by about 1/50 of its size; what comes in is the border repeated.
+
+    The mask is taken from the nearest pixel, so that it stays a mask.
+    """
+    size = sample.image.shape[-2:]
+    coarse = torch.from_numpy(generator.normal(scale=0.04, size=(1, 2, 4, 4)).astype(np.float32))
+    offset = F.interpolate(coarse, size, mode="bicubic", align_corners=True).permute(0, 2, 3, 1)
+    straight = F.affine_grid(torch.eye(2, 3)[None], [1, 1, *size], align_corners=False)
+
+    def bent(tensor: Tensor, mode: str) -> Tensor:
+        grid = straight + offset
+        planes = tensor.flatten(0, -3)[None]  # those of a volume are bent alike
+        return F.grid_sample(
+            planes, grid, mode=mode, padding_mode="border", align_corners=False
+        ).view(tensor.shape)
+
+    mask = bent(sample.target, "nearest") if sample.masked else sample.target
+    return Sample(bent(sample.image, "bilinear"), mask)
+
+
 @dataclass(frozen=True)
 class Crop:
-    """A random square of `size` pixels; an image that is smaller gets zeros, its mask NaN."""
+    """A random square or cube of `size` pixels; a smaller image gets zeros, its mask NaN."""
 
     size: int
 
     def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
-        sample = pad(sample, self.size)
-        height, width = sample.image.shape[-2:]
-        top = int(generator.integers(height - self.size + 1))
-        left = int(generator.integers(width - self.size + 1))
-        window = (..., slice(top, top + self.size), slice(left, left + self.size))
-        return Sample(*(tensor[window] if tensor.dim() == 3 else tensor for tensor in sample))
+        sample = pad(sample, [self.size] * (sample.image.dim() - 1))
+        starts = [int(generator.integers(n - self.size + 1)) for n in sample.image.shape[1:]]
+        return cut(sample, starts, self.size)
 
 
 @dataclass(frozen=True)
@@ -82,7 +126,10 @@ class Shift:
         down, right = generator.uniform(-self.share, self.share, size=2)
         rows = torch.arange(height).add(round(down * height)).clamp_(0, height - 1)[:, None]
         columns = torch.arange(width).add(round(right * width)).clamp_(0, width - 1)
-        return Sample(*(t[..., rows, columns] if t.dim() == 3 else t for t in sample))
+        return sample.changed(lambda tensor: tensor[..., rows, columns])
+
+
+augmentations["shift"] = Shift(1 / 16)
 
 
 @dataclass(frozen=True)
@@ -94,43 +141,6 @@ class LabelNoise:
     def __call__(self, sample: Sample, generator: np.random.Generator) -> Sample:
         wrong = torch.from_numpy(generator.random(tuple(sample.target.shape)) < self.share)
         return sample._replace(target=torch.where(wrong, 1 - sample.target, sample.target))
-
-
-def pad(sample: Sample, size: int) -> Sample:
-    """At least `size` pixels each way: zeros at the right and below, NaN in the mask."""
-    height, width = sample.image.shape[-2:]
-    missing = (0, max(size - width, 0), 0, max(size - height, 0))
-    if not any(missing):
-        return sample
-    image, target = sample
-    if target.dim() == 3:
-        target = F.pad(target, missing, value=torch.nan)
-    return Sample(F.pad(image, missing), target)
-
-
-def shift_mean(sample: Sample) -> Sample:
-    """The image with its mean moved to 0.5, as in the paper."""
-    image = sample.image.numpy()  # NumPy: torch would wake its threads for every image
-    return sample._replace(image=torch.from_numpy(image - (image.mean() - np.float32(0.5))))
-
-
-def stretch_contrast(sample: Sample) -> Sample:
-    """Dark nuclei made bright, then grey levels of the 5th and 99.5th percentiles put at 0 and 1.
-
-    A mean moves with the number of nuclei, and dark images stay dark; these percentiles hardly
-    depend on crowding and take the exposure out. In the fluorescent images of BBBC038v1's
-    stage1_train the means of nuclei and background, 2.4 deviations apart after `shift_mean`, are
-    5.3 apart after this. There the median of a fluorescent image is below 0.21 and that of a light
-    background above 0.51, but for one of 125, which stays as it is.
-    """
-    image = sample.image.numpy()
-    step = max(int((image[0].size / 10_000) ** 0.5), 1)  # ten thousand pixels are enough
-    grey = image[:, ::step, ::step].mean(0)
-    if np.median(grey) > 0.35:
-        image, grey = 1 - image, 1 - grey
-    low, high = np.quantile(grey, [0.05, 0.995]).astype(np.float32)
-    stretched = (image - low) / max(high - low, np.float32(0.01))
-    return sample._replace(image=torch.from_numpy(stretched.clip(-0.25, 1.25, out=stretched)))
 
 
 def _flipped(tensor: Tensor, axes: list[int]) -> Tensor:

@@ -40,6 +40,10 @@ def contact_sheet(
 
 def _picture(sample: Sample, classes: tuple[str, ...], tile: int) -> Image.Image:
     image, target = sample
+    if image.dim() == 4:  # a volume: its middle slice
+        middle = image.shape[1] // 2
+        image, target = image[:, middle], target[:, middle] if sample.masked else target
+    image = image if len(image) == 3 else image[:1]
     levels = image.clamp(0, 1).mul(255).byte().expand(3, -1, -1).permute(1, 2, 0).numpy()
     picture = Image.fromarray(np.ascontiguousarray(levels))
     picture.thumbnail((tile - 4, tile - 4))
@@ -47,7 +51,7 @@ def _picture(sample: Sample, classes: tuple[str, ...], tile: int) -> Image.Image
         factor = (tile - 4) / max(picture.size)
         size = round(picture.width * factor), round(picture.height * factor)
         picture = picture.resize(size, Image.Resampling.NEAREST)
-    if target.dim() == 3:
+    if sample.masked:
         return _outlined(picture, target[0])
     text = classes[int(target)] if target.dim() == 0 else _labels(target, classes)
     pen = ImageDraw.Draw(picture)

@@ -5,6 +5,7 @@ Everything random is drawn from a generator that is handed in, so an epoch can b
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import types
 import typing
@@ -18,19 +19,30 @@ import torch
 from torch import Tensor
 
 from ...registry import datasets, unknown
+from .preparation import Preparation
 
 Task = Literal["segmentation", "multilabel", "multiclass"]
 
 
 class Sample(NamedTuple):
-    """One image `(c, h, w)`, from 0 to 1 as it comes from disk, and what is known about it.
+    """One image `(c, h, w)` or volume `(c, d, h, w)`, and what is known about it.
 
-    The target is a mask `(1, h, w)` of 0 and 1 for segmentation, `(tasks,)` of 0 and 1 for several
-    labels, a class number for one. NaN marks what is not to be counted.
+    The target is a mask `(1, h, w)` of class numbers for segmentation, `(tasks,)` of 0 and 1 for
+    several labels, a class number for one. NaN marks what is not to be counted.
     """
 
     image: Tensor
     target: Tensor
+
+    @property
+    def masked(self) -> bool:
+        """Whether the target is a mask, with a number for every pixel."""
+        return self.target.dim() == self.image.dim()
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Sample:
+        """The image changed, and with it the mask, if there is one."""
+        target = change(self.target) if self.masked else self.target
+        return Sample(change(self.image), target)
 
 
 class Images(Protocol):
@@ -63,22 +75,58 @@ class Listed:
 
 
 Augment = Callable[[Sample, np.random.Generator], Sample]
-Prepare = Callable[[Sample], Sample]
 
 
-@dataclass(frozen=True)
-class Dataset:
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """What goes into a network and what comes out: enough to use it without its data.
+
+    A mask of one class is 0 and 1; of several, which exclude each other, the first is background.
+    """
+
+    task: Task
+    classes: tuple[str, ...]
+    preparation: Preparation
+
+    @property
+    def in_channels(self) -> int:
+        return self.preparation.channels
+
+    def as_dict(self) -> dict[str, Any]:
+        """In plain values, for JSON; of a dataset no more than its signature."""
+        how = dataclasses.asdict(self.preparation)
+        return {"task": self.task, "classes": list(self.classes), "preparation": how}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Signature:
+        """What `as_dict` gave, also after it was JSON."""
+        how: dict[str, Any] = dict(values["preparation"])
+        how |= {name: tuple(how[name]) for name in ("mean", "deviation")}
+        given: dict[str, Any] = {**values, "classes": tuple(values["classes"])}
+        return Signature(**given | {"preparation": Preparation(**how)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset(Signature):
     """Splits by name ("train", "val", "test", …) and how their images reach a network."""
 
     name: str
-    task: Task
-    classes: tuple[str, ...]
-    in_channels: int
     splits: Mapping[str, Images]
-    augment: Augment  # for training: crops, flips, noise, and what `prepare` does
-    prepare: Prepare  # for evaluation
+    steps: tuple[Augment, ...] = ()  # of training, in turn: crops, flips, noise
     samples_per_epoch: int | None = None  # drawn with replacement; `None`: every image once
     damaged: tuple[str, ...] = ()  # the files that `skip_damaged` left out
+    notes: tuple[str, ...] = ()  # what its user should know
+
+    def prepare(self, sample: Sample) -> Sample:
+        """What evaluation does to a sample."""
+        return sample._replace(image=self.preparation(sample.image))
+
+    def augment(self, sample: Sample, generator: np.random.Generator) -> Sample:
+        """What training does to a sample: the same, with its steps in between."""
+        sample = sample._replace(image=self.preparation.adjusted(sample.image))
+        for step in self.steps:
+            sample = step(sample, generator)
+        return sample._replace(image=self.preparation.standardised(sample.image))
 
     def split(self, name: str) -> Images:
         """The images of a split, or an error that names the splits there are."""
@@ -185,15 +233,48 @@ def _convert(name: str, value: Any, option: Option) -> Any:
 
 
 def collate(samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
-    """A batch. Smaller images get zeros at the right and below, and masks get NaN there."""
-    height = max(sample.image.shape[-2] for sample in samples)
-    width = max(sample.image.shape[-1] for sample in samples)
+    """A batch. Smaller images get zeros at the end of each axis, and masks get NaN there."""
+    sizes = [sample.image.shape[1:] for sample in samples]
+    largest = [max(sides) for sides in zip(*sizes, strict=True)]
+    images, targets = zip(*(pad(sample, largest) for sample in samples), strict=True)
+    return torch.stack(images), torch.stack(targets)
 
-    def padded(tensor: Tensor, fill: float) -> Tensor:
-        missing = (0, width - tensor.shape[-1], 0, height - tensor.shape[-2])
-        return torch.nn.functional.pad(tensor, missing, value=fill) if any(missing) else tensor
 
-    images = torch.stack([padded(sample.image, 0.0) for sample in samples])
-    masks = samples[0].target.dim() == 3
-    targets = [padded(s.target, torch.nan) if masks else s.target for s in samples]
-    return images, torch.stack(targets)
+def pad(sample: Sample, sizes: Sequence[int]) -> Sample:
+    """At least of these sizes: zeros at the end of each axis, NaN in the mask."""
+    have = sample.image.shape[1:]
+    missing = [max(size - own, 0) for size, own in zip(sizes, have, strict=True)]
+    if not any(missing):
+        return sample
+    ends = [part for more in reversed(missing) for part in (0, more)]  # the last axis comes first
+    image = torch.nn.functional.pad(sample.image, ends)
+    if not sample.masked:
+        return sample._replace(image=image)
+    return Sample(image, torch.nn.functional.pad(sample.target, ends, value=torch.nan))
+
+
+def cut(sample: Sample, starts: Sequence[int], size: int) -> Sample:
+    """The square or cube of `size` pixels that begins there."""
+    window = (slice(None), *(slice(start, start + size) for start in starts))
+    return sample.changed(lambda tensor: tensor[window])
+
+
+def cut_middle(sample: Sample, size: int) -> Sample:
+    """The square or cube of `size` pixels in the middle; what is smaller is padded."""
+    sample = pad(sample, [size] * (sample.image.dim() - 1))
+    return cut(sample, [(side - size) // 2 for side in sample.image.shape[1:]], size)
+
+
+def as_outputs(targets: Tensor, classes: int) -> Tensor:
+    """Targets in the shape of a network's outputs, 0 where nothing is known or to be counted.
+
+    Class numbers `(n,)`, or masks of several classes `(n, 1, h, w)`, become 0 and 1 for each class.
+
+    >>> as_outputs(torch.tensor([[[2.0, 0.0, torch.nan]]]), 3).tolist()
+    [[[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]]
+    """
+    numbers = targets.unsqueeze(1) if targets.dim() == 1 else targets
+    if numbers.shape[1] == classes:
+        return numbers.nan_to_num()
+    each = torch.arange(classes, device=targets.device).view(-1, *[1] * (numbers.dim() - 2))
+    return (numbers == each).to(targets.dtype)

@@ -1,59 +1,95 @@
-"""Pictures from files: PNG, JPEG, TIFF, DICOM, of 8 to 16 bits, to numbers from 0 to 1."""
+"""Pictures from files: PNG, JPEG, TIFF, DICOM, of 8 to 16 bits, to numbers from 0 to 1.
+
+Volumes too, which `volumes` reads.
+"""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 from torch.nn import functional as F
 
-EXTENSIONS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".dcm", ".dicom")
+from .volumes import NIFTI, SLICES, read_volume
+
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", *SLICES, *NIFTI)
+# A file, or the slices of a DICOM series: by name, or already opened.
+Source = str | Path | io.BytesIO | Sequence[Path | io.BytesIO]
 Array = NDArray[Any]
+# What of a picture becomes 0 and 1: the least and the largest level that its bits allow ("range"),
+# its own percentiles 0.5 and 99.5, the window of a DICOM file, or that and else the range ("file").
+Levels = Literal["file", "range", "percentiles", "window"]
 
 
-def read_image(source: str | Path | io.BytesIO, name: str = "") -> Tensor:
+class Decoded(NamedTuple):
+    """The levels `(h, w)` or `(h, w, c)` as they are in a file, and what it says about them."""
+
+    levels: Array
+    largest: int | None  # that the bits allow; `None` for floats and what has none
+    least: int = 0
+    inverted: bool = False  # the least is white
+    windowed: Array | None = None  # from 0 to 1 through the window of the file, if it has one
+
+
+def read_image(source: Source, name: str = "", *, levels: Levels = "file") -> Tensor:
     """A picture as `(c, h, w)` from 0 to 1: one channel if it is grey, three if not.
 
-    The kind is told by the ending of `source`, or of `name` for bytes. Levels are divided by the
-    largest that the bit depth allows; floats must be from 0 to 1 already. Transparency is dropped.
+    The kind is told by the ending of `source`, or of `name` for bytes; floats must be from 0 to 1
+    already, unless `levels` are "percentiles". Transparency is dropped. A volume is `(c, d, h, w)`,
+    each channel between its own percentiles.
     """
-    name = name or str(source)
-    file = source if isinstance(source, io.BytesIO) else io.BytesIO(Path(source).read_bytes())
+    given = [source] if isinstance(source, str | Path | io.BytesIO) else list(source)
+    name = name or str(given[0])
+    files = [
+        one if isinstance(one, io.BytesIO) else io.BytesIO(Path(one).read_bytes()) for one in given
+    ]
+    if len(files) > 1 or name.lower().endswith(NIFTI):
+        return _read_volume(files, name, levels)
+    [file] = files
     read = {".tif": _read_tiff, ".tiff": _read_tiff, ".dcm": _read_dicom, ".dicom": _read_dicom}
     try:
-        levels = read.get(PurePosixPath(name).suffix.lower(), _read_picture)(file)
+        found = read.get(PurePosixPath(name).suffix.lower(), _read_picture)(file)
+        if found.levels.ndim == 2:
+            found = found._replace(levels=found.levels[..., None])
+        if found.levels.shape[-1] in (2, 4):  # transparency comes last
+            found = found._replace(levels=found.levels[..., :-1])
+        scaled = _scaled(found, levels)
     except ImportError:
         raise
     except Exception as error:  # decoders raise anything when bytes are wrong
-        raise _undecodable(name, error) from None
-    if levels.ndim == 2:
-        levels = levels[..., None]
-    if levels.shape[-1] in (2, 4):  # transparency comes last
-        levels = levels[..., :-1]
-    return torch.from_numpy(np.ascontiguousarray(levels.transpose(2, 0, 1), dtype=np.float32))
+        raise _undecodable(name, file, error) from None
+    return torch.from_numpy(np.ascontiguousarray(scaled.transpose(2, 0, 1), dtype=np.float32))
 
 
-def to_channels(image: Tensor, channels: Literal[1, 3]) -> Tensor:
+def to_channels(image: Tensor, channels: int) -> Tensor:
     """Colours mixed to grey as the eye weighs them (ITU-R BT.601), or grey repeated as colour."""
     if len(image) == channels:
         return image
+    if len(image) not in (1, 3) or channels not in (1, 3):
+        raise ValueError(f"a picture of {len(image)} channels does not become one of {channels}")
     if channels == 3:
-        return image.expand(3, -1, -1).contiguous()
-    return (image * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(0, keepdim=True)
+        return image.expand(3, *image.shape[1:]).contiguous()
+    weights = torch.tensor([0.299, 0.587, 0.114]).view(3, *[1] * (image.dim() - 1))
+    return (image * weights).sum(0, keepdim=True)
 
 
 def resize(image: Tensor, size: int) -> Tensor:
-    """The image at `size` x `size` pixels, free of aliases."""
-    if tuple(image.shape[1:]) == (size, size):
+    """The image with `size` pixels along each axis, free of aliases."""
+    if all(side == size for side in image.shape[1:]):
         return image
-    reduced = F.interpolate(image[None], (size, size), mode="bilinear", antialias=True)
-    return reduced[0].clamp_(0, 1)
+    planes = image.flatten(0, -3)[None]
+    reduced = F.interpolate(planes, (size, size), mode="bilinear", antialias=True)
+    if image.dim() == 4:  # then the depth, as the height of planes whose width stays
+        planes = reduced.view(1, *image.shape[:2], size**2)
+        reduced = F.interpolate(planes, (size, size**2), mode="bilinear", antialias=True)
+    return reduced.view(len(image), *[size] * (image.dim() - 1)).clamp_(0, 1)
 
 
 def read_mask(source: io.BytesIO, name: str) -> NDArray[np.bool_]:
@@ -64,19 +100,19 @@ def read_mask(source: io.BytesIO, name: str) -> NDArray[np.bool_]:
                 if picture.mode in ("1", "L", "I;16", "I"):  # nearly all masks: nothing to convert
                     return np.asarray(picture) > 0
         except Exception as error:
-            raise _undecodable(name, error) from None
+            raise _undecodable(name, source, error) from None
         source.seek(0)
     return (read_image(source, name) > 0).any(0).numpy()
 
 
-def check_image(source: io.BytesIO, name: str) -> None:
+def check_image(source: io.BytesIO, name: str, *, levels: Levels = "file") -> None:
     """An error if the picture is damaged, found as cheaply as its format allows.
 
     PNG has check sums, so nothing need be decoded; JPEG is decoded at an eighth of its size.
     """
     kind = PurePosixPath(name).suffix.lower()
-    if kind not in (".png", ".jpg", ".jpeg"):
-        read_image(source, name)
+    if kind not in (".png", ".jpg", ".jpeg") or levels == "window":
+        read_image(source, name, levels=levels)
         return
     try:
         with Image.open(source) as picture:
@@ -86,40 +122,66 @@ def check_image(source: io.BytesIO, name: str) -> None:
                 picture.draft("L", (picture.width // 8, picture.height // 8))
                 picture.load()
     except Exception as error:
-        raise _undecodable(name, error) from None
+        raise _undecodable(name, source, error) from None
 
 
-def image_size(source: io.BytesIO, name: str) -> tuple[int, int]:
-    """Height and width, without decoding where the format allows."""
+def image_size(source: io.BytesIO, name: str) -> tuple[int, ...]:
+    """Height and width, or depth too, without decoding where the format allows."""
     if PurePosixPath(name).suffix.lower() in (".png", ".jpg", ".jpeg"):
         with Image.open(source) as picture:
             return picture.height, picture.width
-    _, height, width = read_image(source, name).shape
-    return height, width
+    return tuple(read_image(source, name).shape[1:])
 
 
-def _undecodable(name: str, error: Exception) -> ValueError:
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return ValueError(f"{name!r} cannot be decoded: {reason}")
+class DamagedError(ValueError):
+    """A file that cannot be decoded; `reason` says why without its name."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name!r} cannot be decoded: {reason}")
+        self.reason = reason
 
 
-def _read_picture(file: io.BytesIO) -> Array:
+def _undecodable(name: str, file: io.BytesIO, error: Exception) -> DamagedError:
+    text = " ".join(str(error).split()) or type(error).__name__
+    if not file.getbuffer().nbytes:
+        text = "it is empty"
+    elif isinstance(error, UnidentifiedImageError):
+        text = "it is no image"
+    elif "truncated" in text.lower() or isinstance(error, EOFError):
+        text = "it is truncated"
+    return DamagedError(name, text)
+
+
+def _read_volume(files: Sequence[io.BytesIO], name: str, levels: Levels) -> Tensor:
+    try:
+        if levels in ("range", "window"):
+            raise ValueError(f"volumes have no normalise={levels}: take percentiles")
+        channels = read_volume(files).levels
+        scaled = [_stretched(channel) for channel in channels]
+    except ImportError:
+        raise
+    except Exception as error:
+        raise _undecodable(name, files[0], error) from None
+    return torch.from_numpy(np.ascontiguousarray(scaled, dtype=np.float32))
+
+
+def _read_picture(file: io.BytesIO) -> Decoded:
     with Image.open(file) as picture:
         if picture.mode in ("P", "PA", "CMYK", "YCbCr", "LAB", "HSV"):
-            return _scaled(np.asarray(picture.convert("RGB")))
+            return _ranged(np.asarray(picture.convert("RGB")))
         levels = np.asarray(picture)
         if picture.mode == "I":  # 16 bits in a wider number
-            return _scaled(levels.astype(np.uint16))
-        return _scaled(levels)
+            return _ranged(levels.astype(np.uint16))
+        return _ranged(levels)
 
 
-def _read_tiff(file: io.BytesIO) -> Array:
+def _read_tiff(file: io.BytesIO) -> Decoded:
     import tifffile
 
     with tifffile.TiffFile(file) as tiff:
         page = tiff.pages[0]
         if len(tiff.pages) > 1 or not isinstance(page, tifffile.TiffPage):
-            raise ValueError(f"it has {len(tiff.pages)} pages: save one picture a file")
+            raise ValueError(f"it is a stack of {len(tiff.pages)} pages: save one picture a file")
         plain = page.compression in (
             tifffile.COMPRESSION.NONE,
             tifffile.COMPRESSION.ADOBE_DEFLATE,
@@ -128,14 +190,14 @@ def _read_tiff(file: io.BytesIO) -> Array:
         if not plain or page.photometric == tifffile.PHOTOMETRIC.PALETTE:
             file.seek(0)
             return _read_picture(file)  # tifffile would want another package for these
-        levels = _scaled(page.asarray(), int(page.bitspersample))
+        found = _ranged(page.asarray(), int(page.bitspersample))
         if page.axes == "SYX":
-            levels = levels.transpose(1, 2, 0)
-        return 1 - levels if page.photometric == tifffile.PHOTOMETRIC.MINISWHITE else levels
+            found = found._replace(levels=found.levels.transpose(1, 2, 0))
+        return found._replace(inverted=page.photometric == tifffile.PHOTOMETRIC.MINISWHITE)
 
 
-def _read_dicom(file: io.BytesIO) -> Array:
-    """Through the window of the file if it has one; MONOCHROME1, where large is dark, inverted."""
+def _read_dicom(file: io.BytesIO) -> Decoded:
+    """MONOCHROME1, where large is dark, is inverted."""
     try:
         import pydicom
     except ImportError:
@@ -144,7 +206,8 @@ def _read_dicom(file: io.BytesIO) -> Array:
     data = pydicom.dcmread(file)
     levels: Array = data.pixel_array
     if levels.ndim > 2 + (data.SamplesPerPixel > 1):
-        raise ValueError(f"it has {len(levels)} frames: save one picture a file")
+        raise ValueError(f"it is a stack of {len(levels)} frames: save one picture a file")
+    windowed = None
     if "WindowWidth" in data and data.SamplesPerPixel == 1:
         first = pydicom.multival.MultiValue
         centre, width = (
@@ -155,22 +218,55 @@ def _read_dicom(file: io.BytesIO) -> Array:
             data.get("RescaleIntercept", 0)
         )
         # DICOM PS3.3 C.11.2.1.2, where a window of width 1 is a threshold
-        scaled = ((values - (centre - 0.5)) / max(width - 1, 1e-6) + 0.5).clip(0, 1)
-    else:
-        lowest = -(2 ** (data.BitsStored - 1)) if data.PixelRepresentation else 0
-        scaled = ((levels.astype(np.float32) - lowest) / (2**data.BitsStored - 1)).clip(0, 1)
-    return 1 - scaled if data.PhotometricInterpretation == "MONOCHROME1" else scaled
+        windowed = ((values - (centre - 0.5)) / max(width - 1, 1e-6) + 0.5).clip(0, 1)[..., None]
+    least = -(2 ** (data.BitsStored - 1)) if data.PixelRepresentation else 0
+    inverted = data.PhotometricInterpretation == "MONOCHROME1"
+    return Decoded(levels, least + 2**data.BitsStored - 1, least, inverted, windowed)
 
 
-def _scaled(levels: Array, bits: int | None = None) -> Array:
-    """Levels divided by the largest there can be."""
+def _ranged(levels: Array, bits: int | None = None) -> Decoded:
+    """Levels whose type, or number of bits, says how large they can be."""
     if levels.dtype == bool:
-        return levels.astype(np.float32)
-    if levels.dtype.kind == "f":
-        if levels.min() < 0 or levels.max() > 1:
-            raise ValueError("its floats are not from 0 to 1: rescale them")
-        return levels.astype(np.float32)
-    if levels.dtype.kind != "u":
-        raise ValueError(f"its levels are {levels.dtype}, which have no largest: save it unsigned")
-    largest = 2 ** (bits or 8 * levels.dtype.itemsize) - 1
-    return levels.astype(np.float32) / np.float32(largest)
+        return Decoded(levels, 1)
+    unsigned = levels.dtype.kind == "u"
+    return Decoded(levels, 2 ** (bits or 8 * levels.dtype.itemsize) - 1 if unsigned else None)
+
+
+def _scaled(found: Decoded, levels: Levels) -> Array:
+    """From 0 to 1, black to white."""
+    if levels == "window" and found.windowed is None:
+        raise ValueError("it has no window, as some DICOM files do: take another normalise")
+    if levels in ("file", "window") and found.windowed is not None:
+        scaled = found.windowed
+    elif levels == "percentiles":
+        scaled = _stretched(found.levels.astype(np.float32))
+    else:
+        scaled = _by_range(found)
+    return 1 - scaled if found.inverted else scaled
+
+
+def _by_range(found: Decoded) -> Array:
+    values, largest = found.levels, found.largest
+    mend = "rescale them, or take normalise=percentiles"
+    if values.dtype.kind == "f":
+        if not (values.min() >= 0 and values.max() <= 1):
+            raise ValueError(f"its floats are not from 0 to 1: {mend}")
+        return values.astype(np.float32)
+    if largest is None:
+        raise ValueError(f"its levels are {values.dtype}, which have no largest: {mend}")
+    scaled = (values.astype(np.float32) - np.float32(found.least)) / np.float32(
+        largest - found.least
+    )
+    return scaled.clip(0, 1)
+
+
+def _stretched(values: Array) -> Array:
+    """Percentiles 0.5 and 99.5 at 0 and 1, what is beyond them too; an even picture is black."""
+    if not np.isfinite(values).all():
+        raise ValueError("it holds NaN or infinite values")
+    step = max(int((values[..., 0].size / 250_000) ** 0.5), 1)  # so many pixels are enough
+    low, high = np.quantile(values[::step, ::step], [0.005, 0.995]).astype(np.float32)
+    if high <= low:
+        low, high = values.min(), values.max()
+    scaled: Array = (values - low) / max(high - low, np.float32(1e-30))
+    return scaled.clip(0, 1)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from .dataset import Dataset, Images, Sample, collate
+from .dataset import Dataset, Images, Sample, collate, cut_middle
 
 Batch = tuple[Tensor, Tensor]
 Places = NDArray[np.int64]
@@ -93,11 +93,15 @@ def evaluation_batches(
     rank: int = 0,
     world: int = 1,
     workers: int = 0,
+    middle: int | None = None,
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Every image of a split once, in order: their indices, and the padded batch."""
+    """Every image of a split once, in order: their indices, and the padded batch.
+
+    `middle` takes the square or cube of that side in the middle of each.
+    """
     mine = list(range(len(dataset.split(split))))[rank::world]
     parts = [mine[i : i + batch_size] for i in range(0, len(mine), batch_size)]
-    batches = _load(_Prepared(dataset, dataset.split(split)), parts, workers)
+    batches = _load(_Prepared(dataset, dataset.split(split), middle), parts, workers)
     for indices, (images, targets) in zip(parts, batches, strict=True):
         yield indices, images, targets
 
@@ -123,9 +127,11 @@ class _Prepared(TorchDataset[Sample]):
 
     dataset: Dataset
     images: Images
+    middle: int | None
 
     def __getitem__(self, index: int) -> Sample:
-        return self.dataset.prepare(self.images[index])
+        sample = self.dataset.prepare(self.images[index])
+        return sample if self.middle is None else cut_middle(sample, self.middle)
 
 
 def _load(source: TorchDataset[Sample], batches: list[list[int]], workers: int) -> Iterator[Batch]:

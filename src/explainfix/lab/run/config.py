@@ -1,9 +1,7 @@
 """All options of a training run, in one typed value that is written whole beside the results."""
 
 import dataclasses
-import hashlib
 import json
-import re
 import tomllib
 import types
 import typing
@@ -14,20 +12,12 @@ from typing import Any, Literal
 
 from ...fix import KernelScale
 from ...registry import bases, filters, unknown
-from ...zoo.opening import files_of
+from ..data.augment import choose_steps
 from ..data.dataset import Task
-from .losses import TASK_LOSSES
+from .losses import fitting_losses
 
 # The paper's rates: Adam at 0.008 for microscopy, at 0.0001 for x-rays.
 DEFAULT_LR: dict[Task, float] = {"segmentation": 0.008, "multilabel": 1e-4, "multiclass": 1e-4}
-
-FORMAT = 2  # what the options of a run mean: to be raised if the same options give another run
-# Options that came later, as they are in a run without them: names of earlier runs stay.
-LATER = {"mix": False, "steer": False, "steer_filters": None, "steer_energy": None}
-# Rules whose filters are others than formerly with the same options: earlier runs of them are not
-# found. "fill" is what a pruned start is filled with.
-RENEWED = {"psine": 2, "guidedsteer": 2, "fill": 2}
-HARMLESS = ("workers", "checkpoint_seconds", "tensorboard", "frugal")  # no result depends on these
 
 
 @dataclass(frozen=True)
@@ -79,8 +69,14 @@ class RunConfig:
         Share of the fixed kernels, least salient first, that are zero from the first step on.
     prune
         Cut what zero leaves dead before the first step, and fill what is still zero.
+    augment
+        What training does to images: flips, sideways, rotate90, shift, elastic, brightness, noise;
+        or none (default: the dataset's own).
     epochs
-        Passes over the data.
+        Passes over the data; more than a run has had go on with it, unless the schedule depends
+        on how many there are.
+    patience
+        Stop after so many evaluations without a better score (default: never).
     batch_size
         Images a batch, in each process.
     accumulate
@@ -99,7 +95,8 @@ class RunConfig:
     clip
         Largest norm of the gradient.
     loss
-        Which loss (default: bce for masks, focal for several labels, cross_entropy for one).
+        Which loss (default: bce for masks of one class, cross_entropy for those of several, focal
+        for several labels, cross_entropy for one).
     seed
         Seed of the weights, the order of the data and the augmentations.
     accelerator
@@ -140,7 +137,9 @@ class RunConfig:
     steer_energy: float | None = None
     zero: float | None = None
     prune: bool = False
+    augment: tuple[str, ...] = ()
     epochs: int = 20
+    patience: int | None = None
     batch_size: int = 10
     accumulate: int = 1
     eval_batch_size: int | None = None
@@ -149,7 +148,7 @@ class RunConfig:
     schedule: Literal["constant", "onecycle"] = "constant"
     weight_decay: float = 0.0
     clip: float | None = None
-    loss: Literal["bce", "focal", "cross_entropy"] | None = None
+    loss: Literal["bce", "dice", "dice_cross_entropy", "focal", "cross_entropy"] | None = None
     seed: int = 0
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: int = 1
@@ -167,7 +166,7 @@ class RunConfig:
             _at_least(self, name, 1)
         for name in ("seed", "fix_seed", "workers", "weight_decay", "checkpoint_seconds"):
             _at_least(self, name, 0)
-        for name in ("eval_batch_size", "steer_filters"):
+        for name in ("eval_batch_size", "steer_filters", "patience"):
             _at_least(self, name, 1)
         for name in ("lr", "clip"):
             value = getattr(self, name)
@@ -192,11 +191,12 @@ class RunConfig:
                 raise ValueError("zero needs fix, or a saved model whose filters are fixed")
         if not self.evaluate_on:
             raise ValueError("evaluate_on must name a split to score")
+        choose_steps((), self.augment)
 
-    def resolved(self, task: Task) -> "RunConfig":
+    def resolved(self, task: Task, classes: int = 1) -> "RunConfig":
         """The same with every default that depends on the task filled in."""
         one = 1 if task == "segmentation" else self.batch_size
-        fitting = TASK_LOSSES[task]
+        fitting = fitting_losses(task, classes)
         if self.loss is not None and self.loss not in fitting:
             raise unknown(f"loss for {task}", self.loss, fitting)
         changes: dict[str, Any] = {
@@ -205,34 +205,6 @@ class RunConfig:
             "eval_batch_size": self.eval_batch_size or one,
         }
         return dataclasses.replace(self, **changes)
-
-    def name(self) -> str:
-        """The run's folder: readable, and different for different runs.
-
-        It changes with any option that may change the result, with the content of the files that
-        `model`, `weights` and `fix_guide` name, and with what runs of this version mean.
-        """
-        told = {k: v for k, v in self.decisive().items() if k not in LATER or v != LATER[k]}
-        return self._named([FORMAT, told])
-
-    def former_name(self) -> str:
-        """The folder as it was named when names left defaults out."""
-        usual = RunConfig().decisive()
-        return self._named([{k: v for k, v in self.decisive().items() if v != usual[k]}])
-
-    def decisive(self) -> dict[str, Any]:
-        """The options that may change the result."""
-        return {k: v for k, v in dataclasses.asdict(self).items() if k not in HARMLESS}
-
-    def _named(self, content: list[Any]) -> str:
-        used = [self.fix, "fill" if self.prune else None]
-        content += [[rule, RENEWED[rule]] for rule in used if rule in RENEWED]
-        files = [_fingerprint(text) for text in (self.model, self.weights, self.fix_guide) if text]
-        text = json.dumps([*content, files], sort_keys=True)
-        digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-        model = Path(self.model).stem if files_of(self.model) else self.model
-        parts = (model, self.data.partition(":")[0], self.fix or "learned", digest)
-        return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts)
 
     def to_toml(self) -> str:
         """All options, those without a value as comments; `read_config` reads it."""
@@ -243,17 +215,6 @@ class RunConfig:
             else:
                 lines.append(f"# {name} =" if value is None else f"{name} = {_toml(value)}")
         return "\n".join([*lines, *tables]) + "\n"
-
-
-def differences(path: Path, config: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """The options that change results and are others in a file that `to_toml` wrote: there, here.
-
-    One that the file does not have did not exist then: it was as its default is.
-    """
-    there = dataclasses.asdict(make_config(read_config(path)))
-    there |= dict.fromkeys(re.findall(r"^# (\w+) =$", path.read_text(), re.MULTILINE))  # no value
-    here = config.decisive()
-    return {name: (there[name], here[name]) for name in here if there[name] != here[name]}
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
@@ -318,8 +279,3 @@ def _toml(value: Any) -> str:
     if isinstance(value, str | bool | int | float | list | tuple):
         return json.dumps(value)
     raise ValueError(f"{value!r} cannot be written as TOML")
-
-
-def _fingerprint(text: str) -> str:
-    digests = [hashlib.blake2b(f.read_bytes(), digest_size=8).hexdigest() for f in files_of(text)]
-    return "".join(digests)

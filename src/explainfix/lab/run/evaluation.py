@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from ...layers import as_found
 from ...running import first_not_finite
-from ..data.dataset import Dataset, Task
+from ..data.dataset import Dataset, Signature
 from ..data.loader import Share, evaluation_batches
 from .metrics import Outcomes, Scores, count_pixels, score
 
@@ -55,6 +56,7 @@ def collect_outcomes(
         raise ValueError(f"the split {split!r} of {dataset.name!r} is empty")
     masks = dataset.task == "segmentation"
     where = next(model.parameters())
+    window = dataset.preparation.window if masks else None
     values = torch.zeros(n, classes, 3, dtype=torch.long) if masks else torch.zeros(n, classes)
     known = torch.zeros(n, classes) if dataset.task == "multilabel" else torch.zeros(n)
     batches: Iterable[tuple[list[int], Tensor, Tensor]] = evaluation_batches(
@@ -70,8 +72,9 @@ def collect_outcomes(
     with as_found(model), torch.inference_mode():
         model.eval()
         for indices, images, targets in batches:
-            logits = compute_logits(model, images.to(where.device, where.dtype)).float().cpu()
-            check_shapes(logits, targets, dataset.task, classes)
+            images = images.to(where.device, where.dtype)
+            logits = compute_logits(model, images, window=window).float().cpu()
+            check_shapes(logits, targets, dataset)
             if masks:
                 values[indices] = count_pixels(logits, targets)
             else:
@@ -85,13 +88,32 @@ def collect_outcomes(
     return Outcomes(dataset.task, dataset.classes, values, None if masks else known)
 
 
-def compute_logits(model: nn.Module, images: Tensor) -> Tensor:
-    """The model's logits; if it fails, an error that says on what."""
+def compute_logits(model: nn.Module, images: Tensor, *, window: int | None = None) -> Tensor:
+    """The model's logits; if it fails, an error that says on what.
+
+    With a `window` the model looks at squares or cubes of that side, which overlap by half; the
+    nearer to the middle of one, the more its answer counts.
+    """
+    if window is not None:
+        return _slide(partial(compute_logits, model), images, window)
     try:
         return logits_of(model(images))
     except RuntimeError as error:  # wrong channels, too small an image, no memory
         reason = str(error).partition("\n")[0]
         raise ValueError(f"the model fails on images {tuple(images.shape)}: {reason}") from error
+
+
+def _slide(look: Callable[[Tensor], Tensor], images: Tensor, window: int) -> Tensor:
+    try:
+        from monai.inferers import sliding_window_inference
+    except ImportError:
+        raise ImportError(
+            "looking at images window by window needs MONAI: pip install 'explainfix[medical]'",
+            name="monai",
+        ) from None
+    sides = (window,) * (images.dim() - 2)
+    logits: Tensor = sliding_window_inference(images, sides, 4, look, overlap=0.5, mode="gaussian")
+    return logits
 
 
 def logits_of(output: Any) -> Tensor:
@@ -103,13 +125,13 @@ def logits_of(output: Any) -> Tensor:
     return found
 
 
-def check_shapes(logits: Tensor, targets: Tensor, task: Task, classes: int) -> None:
+def check_shapes(logits: Tensor, targets: Tensor, about: Signature) -> None:
     """Raise unless the model's outputs are what the data's task needs."""
-    wanted = tuple(targets.shape) if task == "segmentation" else (len(targets), classes)
+    wanted = (len(targets), len(about.classes), *targets.shape[2:])
     if tuple(logits.shape) != wanted:
         raise ValueError(
-            f"the model gives outputs {tuple(logits.shape)}, {task} on this data needs {wanted}: "
-            "was it made for other data?"
+            f"the model gives outputs {tuple(logits.shape)}, {about.task} on this data needs "
+            f"{wanted}: was it made for other data?"
         )
 
 

@@ -5,7 +5,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -21,16 +21,18 @@ from ...store import load
 from ...zoo import create_model
 from ...zoo.opening import is_complete, open_guide, open_network, split_run, split_weights
 from ...zoo.own import split_factory
-from ..data.dataset import Dataset, open_dataset
+from ..data.augment import choose_steps
+from ..data.dataset import Dataset, Signature, open_dataset
 from ..data.loader import Share, training_steps
 from .checkpoint import Checkpoint, writing
-from .config import RunConfig, differences, make_config, read_config
+from .config import RunConfig, make_config, read_config
+from .naming import differences, former_name, run_name, run_title
 from .pruned_start import zero_kernels_
 
 if TYPE_CHECKING:
     import pandas as pd
 
-CONFIG, METRICS, RESULT = "config.toml", "metrics.csv", "result.json"
+CONFIG, DATA, METRICS, RESULT = "config.toml", "data.json", "metrics.csv", "result.json"
 CHECKPOINT = "checkpoint.safetensors"
 
 
@@ -79,7 +81,7 @@ def open_data(config: RunConfig) -> Dataset:
     for split in (config.train_split, *config.evaluate_on):
         if len(dataset.split(split)) == 0:
             raise ValueError(f"the split {split!r} of {dataset.name!r} is empty")
-    return dataset
+    return replace(dataset, steps=choose_steps(dataset.steps, config.augment))
 
 
 def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
@@ -122,16 +124,31 @@ def set_filters_(model: nn.Module, config: RunConfig, dataset: Dataset) -> None:
 def find_folder(runs: Path, config: RunConfig) -> Path:
     """Where a run is, or is to be: under its name, or the one that names formerly had.
 
-    What is there must be the run that is asked for.
+    What is there must be the run that is asked for, and not have had more epochs.
     """
-    folder, former = runs / config.name(), runs / config.former_name()
+    folder, former = runs / run_name(config), runs / former_name(config)
     if (folder / CONFIG).is_file():
         if others := differences(folder / CONFIG, config):
             told = ", ".join(f"{k} is {old!r}, not {new!r}" for k, (old, new) in others.items())
             raise ValueError(f"{str(folder)!r} holds another run, whose {told}: move it away")
+        if (done := len(read_history(folder))) > config.epochs:
+            raise ValueError(
+                f"{str(folder)!r} has had {done} epochs, more than the {config.epochs} asked for: "
+                "ask for as many, or for other runs (--runs)"
+            )
     elif (former / CONFIG).is_file() and not differences(former / CONFIG, config):
         return former
     return folder
+
+
+def other_lengths(runs: Path, config: RunConfig) -> dict[Path, int]:
+    """The runs with the same options but for the number of epochs, and that number."""
+    found = {}
+    for file in sorted(runs.glob(f"{run_title(config)}-*/{CONFIG}")):
+        others = differences(file, config)
+        if list(others) == ["epochs"]:
+            found[file.parent] = others["epochs"][0]
+    return found
 
 
 def start_run(folder: Path, config: RunConfig) -> None:
@@ -140,36 +157,99 @@ def start_run(folder: Path, config: RunConfig) -> None:
         file.write_text(config.to_toml())
 
 
+def write_signature(folder: Path, config: RunConfig, dataset: Dataset) -> None:
+    """Write into a run's folder what its model needs to be of use without its data."""
+    about = {"model": _network_of(config.model), **dataset.as_dict()}
+    with writing(folder / DATA) as file:
+        file.write_text(json.dumps(about, indent=2) + "\n")
+
+
+def read_signature(folder: Path) -> tuple[str, Signature]:
+    """The model of a run, its file wherever one is, and what goes into it and comes out."""
+    path = folder / DATA
+    if not path.is_file():
+        raise ValueError(
+            f"{str(folder)!r} has no {DATA}, which says how images were prepared: train again with "
+            "the same options, which does no more than to write it if the run is finished"
+        )
+    try:
+        about = json.loads(path.read_text())
+        return about.pop("model"), Signature.from_dict(about)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{str(path)!r} is damaged: {error!r}") from None
+
+
+def _network_of(model: str) -> str:
+    """What built a run's network, so that it can be found from anywhere.
+
+    Of a run that goes on from another what built that one. Only what the user typed may choose
+    which Python file to run, not a file of weights.
+    """
+    if run := split_run(model):
+        return read_signature(run[0])[0]
+    name, _ = split_weights(model)
+    own = split_factory(name)
+    return f"{Path(own[0]).expanduser().absolute()}:{own[1]}" if own else name
+
+
 def read_run(folder: Path) -> Run:
     """A run that is finished."""
     config = make_config(read_config(folder / CONFIG))
+    return Run(folder, config, read_history(folder), json.loads((folder / RESULT).read_text()))
+
+
+def read_history(folder: Path) -> list[dict[str, float]]:
+    """The rows of the epochs that a run has had so far."""
+    if not (folder / METRICS).is_file():
+        return []
     with (folder / METRICS).open(newline="") as file:
-        rows = [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
-    return Run(folder, config, rows, json.loads((folder / RESULT).read_text()))
+        return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
 
 
-def is_finished(folder: Path) -> bool:
-    return (folder / RESULT).is_file()
+def is_finished(folder: Path, config: RunConfig) -> bool:
+    """Whether a run has had all the epochs that the config asks for, or has stopped before."""
+    if not (folder / RESULT).is_file():
+        return False
+    result = json.loads((folder / RESULT).read_text())
+    return result["epochs"] >= config.epochs or is_stale(result.get("stale", 0), config)
+
+
+def is_stale(evaluations: int, config: RunConfig) -> bool:
+    """Whether so many evaluations without a better score end a run."""
+    return config.patience is not None and evaluations >= config.patience
+
+
+def count_stale(history: Sequence[dict[str, float]], column: str) -> int:
+    """How many evaluations there were since the one with the best score.
+
+    >>> count_stale([{"val dice": 0.5}, {"val dice": 0.7}, {"loss": 1.0}, {"val dice": 0.7}],
+    ...     "val dice")
+    1
+    """
+    scores = [row[column] for row in history if column in row]
+    return len(scores) - 1 - scores.index(max(scores)) if scores else 0
+
+
+def find_run(text: str) -> tuple[Path, str] | None:
+    """The folder of a run and which of its weights: RUN, RUN@last, or a file of weights in it."""
+    path = Path(text)
+    found = (path.parent, path.stem) if path.suffix == ".safetensors" else split_run(text)
+    return found if found and (found[0] / CONFIG).is_file() else None
 
 
 @openers.register("run")
-def open_run_model(folder: Path, which: Literal["best", "last"] = "best") -> nn.Module:
+def open_run_model(folder: Path, which: str = "best") -> nn.Module:
     """The network of a run, with its best or its last weights; a model of your own too."""
     file = folder / f"{which}.safetensors"
     if not file.is_file():
         raise FileNotFoundError(f"{str(folder)!r} holds no {file.name}: was the run stopped early?")
-    name = _network_of(folder)
-    return create_model(name, weights=file) if split_factory(name) else load(file)
-
-
-def _network_of(folder: Path) -> str:
-    """What built the network of a run, or of the run that it went on from.
-
-    Only the user's own config may choose which Python file to run, not a file of weights.
-    """
-    model = make_config(read_config(folder / CONFIG)).model
-    run = split_run(model)
-    return _network_of(run[0]) if run else split_weights(model)[0]
+    model, _ = read_signature(folder)
+    own = split_factory(model)
+    if own is None:
+        return load(file)
+    if not Path(own[0]).is_file():  # it was moved: the config has it as the user typed it
+        model, _ = split_weights(make_config(read_config(folder / CONFIG)).model)
+    return create_model(model, weights=file)
 
 
 def write_metrics(folder: Path, history: Sequence[dict[str, float]]) -> None:
@@ -181,12 +261,13 @@ def write_metrics(folder: Path, history: Sequence[dict[str, float]]) -> None:
         table.writerows(history)
 
 
-def write_result(folder: Path, network: nn.Module, progress: Checkpoint) -> None:
+def write_result(folder: Path, network: nn.Module, progress: Checkpoint, stale: int) -> None:
     """Mark a run as finished, with what it says of itself."""
     parameters = list(network.parameters())
     result = {
         "epochs": progress.epoch,
         "best": progress.best,
+        "stale": stale,
         "last": progress.history[-1],
         "left_out": {split: names for split, names in progress.left_out.items() if names},
         "seconds": round(sum(row["seconds"] for row in progress.history), 3),

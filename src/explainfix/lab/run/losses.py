@@ -1,4 +1,4 @@
-"""Losses: pixelwise binary cross entropy, the paper's focal loss, cross entropy. NaN is ignored."""
+"""Losses: cross entropy, binary or of classes, Dice, the paper's focal loss. NaN is ignored."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,18 +8,23 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...registry import Registry
-from ..data.dataset import Images, Task
+from ..data.dataset import Images, Task, as_outputs
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 # Makers of losses, given the training images, whose labels some of them count.
 losses: Registry[Callable[[Images], Loss]] = Registry("loss", "")
 
-TASK_LOSSES: dict[Task, tuple[str, ...]] = {  # the paper's, which is the default, first
-    "segmentation": ("bce",),
-    "multilabel": ("focal", "bce"),
-    "multiclass": ("cross_entropy",),
-}
+
+def fitting_losses(task: Task, classes: int) -> tuple[str, ...]:
+    """The losses for a task, the default first: the paper's where it has one.
+
+    >>> fitting_losses("segmentation", 3)
+    ('cross_entropy', 'dice', 'dice_cross_entropy')
+    """
+    if task == "segmentation":
+        return ("bce" if classes == 1 else "cross_entropy", "dice", "dice_cross_entropy")
+    return ("focal", "bce") if task == "multilabel" else ("cross_entropy",)
 
 
 @dataclass(frozen=True)
@@ -43,10 +48,32 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """The mean over the images `(n, classes)` whose class number is not NaN."""
+    """The mean over the images `(n, classes)`, or pixels, whose class number is not NaN.
+
+    Masks `(n, 1, h, w)` of one class, for logits of that shape, are 0 and 1.
+    """
+    if logits.shape == targets.shape:
+        return binary_cross_entropy(logits, targets)
+    targets = targets.reshape(len(logits), *logits.shape[2:])
     counted = ~targets.isnan()
     each = F.cross_entropy(logits, targets.nan_to_num().long(), reduction="none")
     return (each * counted).sum() / counted.sum().clamp(min=1)
+
+
+def dice(logits: Tensor, targets: Tensor) -> Tensor:
+    """1 - Dice of probabilities over the pixels of a batch, one class or the mean of several.
+
+    Dice = (2 Σ p y + 1) / (Σ p + Σ y + 1) for each class but the background, the first of several.
+
+    >>> dice(torch.zeros(1, 1, 2), torch.tensor([[[1.0, 0.0]]]))
+    tensor(0.3333)
+    """
+    several = logits.shape[1] > 1
+    p = logits.softmax(1)[:, 1:] if several else logits.sigmoid()
+    y = as_outputs(targets, logits.shape[1])[:, int(several) :]
+    p = p * ~targets.isnan()
+    p, y = p.transpose(0, 1).flatten(1), y.transpose(0, 1).flatten(1)
+    return 1 - ((2 * (p * y).sum(1) + 1) / (p.sum(1) + y.sum(1) + 1)).mean()
 
 
 def focal(logits: Tensor, targets: Tensor, balance: Balance, *, gamma: float = 1.0) -> Tensor:
@@ -99,6 +126,16 @@ def _bce(images: Images) -> Loss:
 @losses.register("cross_entropy")
 def _cross_entropy(images: Images) -> Loss:
     return cross_entropy
+
+
+@losses.register("dice")
+def _dice(images: Images) -> Loss:
+    return dice
+
+
+@losses.register("dice_cross_entropy")
+def _dice_cross_entropy(images: Images) -> Loss:
+    return lambda logits, targets: dice(logits, targets) + cross_entropy(logits, targets)
 
 
 @losses.register("focal")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..data.dataset import Task
+from ..data.dataset import Task, as_outputs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,9 +70,12 @@ class Scores:
 def count_pixels(logits: Tensor, masks: Tensor) -> Tensor:
     """True positive, predicted and true pixels `(n, classes, 3)` of `(n, classes, h, w)`.
 
-    A pixel is predicted where its logit is above zero; those whose mask is NaN do not count.
+    A pixel is predicted where its logit is above zero, or the largest of several classes; those
+    whose mask `(n, 1, h, w)` is NaN do not count.
     """
-    predicted, true = (logits > 0) & ~masks.isnan(), masks == 1
+    classes = logits.shape[1]
+    found = logits > 0 if classes == 1 else as_outputs(logits.argmax(1, keepdim=True), classes) > 0
+    predicted, true = found & ~masks.isnan(), as_outputs(masks, classes) > 0
     counts = [part.flatten(2).sum(2) for part in (predicted & true, predicted, true)]
     return torch.stack(counts, -1)
 
@@ -137,9 +140,11 @@ def weighted_auc(scores: Tensor, positive: Tensor, weights: Tensor) -> Tensor:
 def _dice(outcomes: Outcomes, weights: Tensor) -> tuple[Sequence[str], Tensor]:
     """Pooled over the pixels of all images, and the mean over images; then per class, if many.
 
-    An image without a true or predicted pixel has a Dice of 1.
+    Of several classes the first is the background, which is left out. An image without a true or
+    predicted pixel has a Dice of 1.
     """
-    counts = outcomes.values.double()
+    classes = outcomes.classes[1:] or outcomes.classes
+    counts = outcomes.values[:, -len(classes) :].double()
 
     def dice(part: Tensor) -> Tensor:
         both = part[..., 1] + part[..., 2]
@@ -149,8 +154,8 @@ def _dice(outcomes: Outcomes, weights: Tensor) -> tuple[Sequence[str], Tensor]:
     each = weights @ dice(counts) / weights.sum(1, keepdim=True)
     names = ["dice", "dice per image"]
     columns = [pooled.mean(1), each.mean(1)]
-    if len(outcomes.classes) > 1:
-        names += [f"dice {name}" for name in outcomes.classes]
+    if len(classes) > 1:
+        names += [f"dice {name}" for name in classes]
         columns += list(pooled.unbind(1))
     return names, torch.stack(columns, 1)
 

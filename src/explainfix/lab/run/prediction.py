@@ -2,28 +2,30 @@
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ...layers import as_found
 from ...store import written
-from ..data.dataset import Dataset, Images, Sample, Task
-from ..data.images import read_image
+from ..data.dataset import Dataset, Images, Signature, Task
+from ..data.volumes import read_affine, write_volume
 from .checkpoint import failures_named
 from .evaluation import check_shapes, compute_logits
-
-_TINT = np.array([255, 60, 60], dtype=np.float32)  # of the first class; the others turn from it
+from .overlay import class_numbers, overlay
 
 
 def probabilities(logits: Tensor, task: Task) -> Tensor:
-    """Logits `(n, classes, ...)` as probabilities."""
-    return logits.softmax(1) if task == "multiclass" else logits.sigmoid()
+    """Logits `(n, classes, ...)` as probabilities, that add up where classes exclude each other."""
+    exclusive = task == "multiclass" or (task == "segmentation" and logits.shape[1] > 1)
+    return logits.softmax(1) if exclusive else logits.sigmoid()
 
 
 class Predictions:
@@ -37,10 +39,11 @@ class Predictions:
         """Keep a batch: labels as numbers, masks as bytes and without what was padded."""
         answers = probabilities(logits, self.dataset.task)
         for index, answer, target in zip(indices, answers, targets, strict=True):
-            if answer.dim() == 3:
-                padded = target.isnan().all(0)  # collate pads masks with NaN
-                rows, columns = ((~padded).any(1).nonzero().max(), (~padded).any(0).nonzero().max())
-                answer = (answer[:, : rows + 1, : columns + 1] * 255).round().byte()
+            if self.dataset.task == "segmentation":
+                known = (~target[0].isnan()).nonzero()
+                if len(targets) > 1 and len(known):  # collate pads masks with NaN
+                    answer = answer[:, *(slice(int(end) + 1) for end in known.amax(0))]
+                answer = (answer * 255).round().byte()
             self.kept[index] = answer.contiguous().clone()
 
     def save(self, path: Path, *, overwrite: bool = False) -> None:
@@ -62,72 +65,107 @@ class Predictions:
 
 
 def predict_files(
-    model: nn.Module, dataset: Dataset, files: Iterable[Path], folder: Path
+    model: nn.Module,
+    about: Signature,
+    images: Iterable[tuple[str, Sequence[Path]]],
+    folder: Path,
+    *,
+    threshold: float = 0.5,
+    keep_probabilities: bool = False,
 ) -> list[Path]:
-    """Write what `model` sees in each file: NAME.mask.png and NAME.overlay.png, or classes.csv.
+    """Write what `model` sees in images: NAME.mask.png and NAME.overlay.png, or classes.csv.
 
-    All files are looked at before the first is written; `dataset` says how to prepare an image.
+    `images` are names with their files: one, or the slices of a DICOM series; `about` says how they
+    are prepared. Masks are as large as the images; their probabilities are NAME.probability.tif, of
+    floats `(h, w)` or `(classes, h, w)`. Of volumes, masks and probabilities are NIfTI, on the
+    voxels of the volume, and the overlay shows the middle slice.
     """
-    answers = {}
+    made: list[Path] = []
+    rows: dict[Path, Tensor] = {}
     where = next(model.parameters())
     with as_found(model), torch.inference_mode():
         model.eval()
-        for file in files:
-            image = match_channels(read_image(file), dataset.in_channels)
-            prepared = dataset.prepare(Sample(image, torch.zeros(1, *image.shape[1:]))).image
-            logits = compute_logits(model, prepared.unsqueeze(0).to(where.device, where.dtype))
-            shape = (1, len(dataset.classes), *image.shape[1:])
-            blank = torch.zeros(shape if dataset.task == "segmentation" else shape[:2])
-            check_shapes(logits, blank, dataset.task, len(dataset.classes))
-            answers[file] = image, probabilities(logits.float().cpu(), dataset.task)[0]
-    folder.mkdir(parents=True, exist_ok=True)
-    if dataset.task != "segmentation":
-        return [_write_classes(folder, dataset.classes, {f: a[1] for f, a in answers.items()})]
-    made = []
-    for file, (image, answer) in answers.items():
-        for kind, picture in (("mask", _mask(answer)), ("overlay", overlay(image, answer))):
-            made.append(folder / f"{file.stem}.{kind}.png")
+        for name, files in images:
+            image = about.preparation.decode(files)
+            ready = about.preparation(about.preparation.fitted(image))
+            segments = about.task == "segmentation"
+            window = about.preparation.window if segments else None
+            batch = ready.unsqueeze(0).to(where.device, where.dtype)
+            logits = compute_logits(model, batch, window=window)
+            check_shapes(logits, torch.zeros(1, 1, *ready.shape[1:] if segments else ()), about)
+            answer = probabilities(logits.float().cpu(), about.task)
+            if not segments:
+                rows[files[0]] = answer[0]
+                continue
+            if answer.shape[2:] != image.shape[1:]:
+                mode = "bilinear" if image.dim() == 3 else "trilinear"
+                answer = F.interpolate(answer, image.shape[1:], mode=mode)
+            numbers = class_numbers(answer[0], threshold)
+            drawn = overlay(image, numbers, about.classes)
+            kept = answer[0] if keep_probabilities else None
+            if image.dim() == 4:
+                made += _write_volumes(folder / name, numbers, kept, read_affine(files))
+            else:
+                made += _write_pictures(folder / name, _white(numbers, about), kept)
+            made.append(_place(folder / name, "overlay.png"))
             with failures_named(made[-1]), written(made[-1], overwrite=True) as temporary:
-                picture.save(temporary)
+                drawn.save(temporary)
+    return made or [_write_classes(folder, about, rows, threshold)]
+
+
+def _white(numbers: Tensor, about: Signature) -> Tensor:
+    """White where the one class is, or the number of each class."""
+    return numbers * 255 if len(about.classes) == 1 else numbers
+
+
+def _place(start: Path, ending: str) -> Path:
+    start.parent.mkdir(parents=True, exist_ok=True)
+    return start.with_name(f"{start.name}.{ending}")
+
+
+def _write_pictures(start: Path, mask: Tensor, probability: Tensor | None) -> list[Path]:
+    """A mask and, if given, probabilities under names that begin alike."""
+    made = [_place(start, "mask.png")]
+    with failures_named(made[0]), written(made[0], overwrite=True) as temporary:
+        Image.fromarray(mask.numpy()).save(temporary)
+    if probability is not None:
+        import tifffile
+
+        made.append(_place(start, "probability.tif"))
+        levels = probability[0] if len(probability) == 1 else probability
+        with failures_named(made[1]), written(made[1], overwrite=True) as temporary:
+            tifffile.imwrite(temporary, levels.numpy(), photometric="minisblack")
     return made
 
 
-def match_channels(image: Tensor, channels: int) -> Tensor:
-    """The image in as many channels: grey repeated, colours averaged."""
-    if len(image) == channels:
-        return image
-    if len(image) != 1 and channels != 1:
-        raise ValueError(f"an image of {len(image)} channels does not fit a model of {channels}")
-    return image.mean(0, keepdim=True).expand(channels, -1, -1)
+def _write_volumes(
+    start: Path, mask: Tensor, probability: Tensor | None, affine: NDArray[Any]
+) -> list[Path]:
+    """The same of a volume, on its own voxels."""
+    made = []
+    for what, tensor in (("mask", mask), ("probability", probability)):
+        if tensor is not None:
+            made.append(_place(start, f"{what}.nii.gz"))
+            with failures_named(made[-1]), written(made[-1], overwrite=True) as temporary:
+                write_volume(temporary, tensor, affine)
+    return made
 
 
-def overlay(image: Tensor, probability: Tensor) -> Image.Image:
-    """The image `(c, h, w)` with each class above one half tinted and outlined."""
-    pixels = match_channels(image, 3).permute(1, 2, 0).mul(255).numpy().copy()
-    for number, mask in enumerate((probability > 0.5).numpy()):
-        colour = np.roll(_TINT, number)
-        pixels[mask] = 0.7 * pixels[mask] + 0.3 * colour
-        around = np.pad(mask, 1, mode="edge")
-        inner = around[:-2, 1:-1] & around[2:, 1:-1] & around[1:-1, :-2] & around[1:-1, 2:]
-        pixels[mask & ~inner] = colour
-    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
-
-
-def _mask(probability: Tensor) -> Image.Image:
-    """White where the one class is, or the class's number, from 1, of the likeliest above half."""
-    best, which = probability.max(0)
-    level = 255 if len(probability) == 1 else which + 1
-    return Image.fromarray(((best > 0.5) * level).byte().numpy())
-
-
-def _write_classes(folder: Path, classes: tuple[str, ...], answers: dict[Path, Tensor]) -> Path:
+def _write_classes(
+    folder: Path, about: Signature, rows: Mapping[Path, Tensor], threshold: float
+) -> Path:
+    """A row for each image: the probability of each class, and which it has."""
     path = folder / "classes.csv"
+    folder.mkdir(parents=True, exist_ok=True)
     with (
         failures_named(path),
         written(path, overwrite=True) as temporary,
         temporary.open("w", newline="") as file,
     ):
         table = csv.writer(file)
-        table.writerow(["image", *classes])
-        table.writerows([str(f), *(f"{p:.4f}" for p in a.tolist())] for f, a in answers.items())
+        table.writerow(["image", *about.classes, "predicted"])
+        for image, answer in rows.items():
+            least = answer.max() if about.task == "multiclass" else threshold
+            found = [name for name, p in zip(about.classes, answer, strict=True) if p >= least]
+            table.writerow([str(image), *(f"{p:.4f}" for p in answer.tolist()), "; ".join(found)])
     return path

@@ -1,12 +1,13 @@
 """Training: one loop on Lightning Fabric, from one CPU to several processes, that can be killed.
 
-A run is a folder. It holds config.toml (all options), metrics.csv (a row per epoch), the weights
-best.safetensors and last.safetensors, checkpoint.safetensors to go on from, and, once the run is
-finished, result.json.
+A run is a folder. It holds config.toml (all options), data.json (what goes into the network and
+what comes out), metrics.csv (a row per epoch), the weights best.safetensors and last.safetensors,
+checkpoint.safetensors to go on from, and, once the run is finished, result.json.
 """
 
 import os
 import time
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -35,47 +36,67 @@ from .devices import learning_rate, make_optimizer, open_fabric, started_by_torc
 from .evaluation import check_shapes, collect_outcomes, compute_logits, describe_fault
 from .folder import (
     CHECKPOINT,
+    DATA,
+    RESULT,
     Moment,
     Report,
     Run,
     build_model,
+    count_stale,
     find_folder,
     is_finished,
+    is_stale,
     locked,
     open_data,
     open_events,
+    other_lengths,
+    read_history,
     read_run,
     start_run,
     write_events,
     write_metrics,
     write_result,
+    write_signature,
 )
 from .losses import Loss, losses
 from .metrics import MAIN_SCORE, score
 from .process import prepare_process
 
 
-def train(config: RunConfig, *, runs: str | Path = "runs", report: Report | None = None) -> Run:
+def train(
+    config: RunConfig,
+    *,
+    runs: str | Path = "runs",
+    report: Report | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Run:
     """Do a run, or go on with it; a finished one is read. Its folder in `runs` has its name.
 
     Killed at any moment, it goes on from its last checkpoint to the same weights, bit for bit on
     the same machine's CPU. With several processes `report` is called in the first and must be
-    picklable.
+    picklable. `tell` gets sentences about what is going to be done.
     """
     elastic = started_by_torchrun()
     if elastic:
         config = replace(config, devices=int(os.environ["WORLD_SIZE"]))
     fabric = open_fabric(config)
     dataset = open_data(config)
-    config = config.resolved(dataset.task)
+    config = config.resolved(dataset.task, len(dataset.classes))
     folder = find_folder(Path(runs), config)
-    if is_finished(folder):
+    if is_finished(folder, config):
+        if not (folder / DATA).is_file():
+            write_signature(folder, config, dataset)
         return read_run(folder)
     first = not elastic or os.environ["RANK"] == "0"
+    if first and tell is not None:
+        for sentence in _announce(folder, config, dataset):
+            tell(sentence)
     with locked(folder) if first else nullcontext():
         if first:
             remove_leftovers(folder)
+            (folder / RESULT).unlink(missing_ok=True)  # it is to have more epochs
             start_run(folder, config)
+            write_signature(folder, config, dataset)
         alone = config.devices == 1 or elastic  # a spawned process opens the data itself
         try:
             fabric.launch(partial(_work, config, folder, dataset if alone else None, report))
@@ -83,6 +104,19 @@ def train(config: RunConfig, *, runs: str | Path = "runs", report: Report | None
             line = str(error).strip().splitlines()[-1]  # of the other process's traceback
             raise ValueError(line.partition(": ")[2] or line) from error
     return read_run(folder)
+
+
+def _announce(folder: Path, config: RunConfig, dataset: Dataset) -> Iterator[str]:
+    """What a user may want to know before a run begins, or goes on."""
+    yield from dataset.notes
+    if done := len(read_history(folder)):
+        yield f"Going on with {str(folder)!r} after {done} of {config.epochs} epochs."
+    elif config.schedule == "onecycle":
+        for other, epochs in other_lengths(folder.parent, config).items():
+            yield (
+                f"{str(other)!r} has the same options but {epochs} epochs: one cycle's rate "
+                "depends on how many there are, so this is a run of its own, from the start."
+            )
 
 
 class _Work:
@@ -152,7 +186,7 @@ class _Work:
                 images = images.contiguous(memory_format=torch.channels_last)
             with fabric.no_backward_sync(self.model, enabled=number < len(batches)):
                 logits = compute_logits(self.model, images)
-                check_shapes(logits, targets, self.dataset.task, len(self.dataset.classes))
+                check_shapes(logits, targets, self.dataset)
                 loss = self.loss(logits, targets.to(logits.dtype)) / len(batches)
                 if not loss.isfinite():
                     torch.manual_seed(seed)
@@ -174,6 +208,7 @@ class _Work:
             torch.distributed.broadcast(buffer, 0)  # BatchNorm counts as in the first process
         row: dict[str, float] = {}
         for split in config.evaluate_on:
+            losses = torch.zeros(2, dtype=torch.float64)  # their sum over images, and how many
             with fabric.autocast():
                 outcomes = collect_outcomes(
                     self.network,
@@ -182,11 +217,20 @@ class _Work:
                     replace(self._share, batch_size=config.eval_batch_size or 1),
                     workers=config.workers,
                     total=partial(_reduced, fabric, how="sum"),
+                    see=partial(self._add_loss, losses),
                 )
+            lost, images = _reduced(fabric, losses.float(), "sum").tolist()
+            row[f"{split} loss"] = lost / images
             scores = score(outcomes)
             row |= {f"{split} {one.name}": one.value for one in scores.scores}
             self.progress.left_out[split] = scores.left_out
         return row
+
+    def _add_loss(
+        self, losses: Tensor, indices: list[int], logits: Tensor, targets: Tensor
+    ) -> None:
+        loss = self.loss(logits, targets.to(logits.dtype)).double().cpu()
+        losses += torch.stack([loss * len(indices), torch.tensor(float(len(indices)))])
 
     def save(self) -> None:
         """Write a checkpoint, in the first process."""
@@ -216,7 +260,9 @@ def _work(
         progress, first = work.progress, fabric.is_global_zero
         report = report if first else None
         events = open_events(folder, progress.epoch) if first and config.tensorboard else None
-        while progress.epoch < config.epochs:
+        chosen_by = f"{config.evaluate_on[0]} {MAIN_SCORE[work.dataset.task]}"
+        stale = count_stale(progress.history, chosen_by)
+        while progress.epoch < config.epochs and not is_stale(stale, config):
             epoch = progress.epoch + 1
             row: dict[str, float] = {"epoch": epoch, "loss": work.train_epoch(report)}
             row["seconds"] = round(progress.seconds, 3)
@@ -224,9 +270,10 @@ def _work(
                 row |= work.evaluate()
             progress.history.append(row)
             progress.epoch, progress.step, progress.loss, progress.seconds = epoch, 0, 0.0, 0.0
-            chosen_by = row.get(f"{config.evaluate_on[0]} {MAIN_SCORE[work.dataset.task]}")
-            better = chosen_by is not None and (progress.best is None or chosen_by > progress.best)
-            progress.best = chosen_by if better else progress.best
+            reached = row.get(chosen_by)
+            better = reached is not None and (progress.best is None or reached > progress.best)
+            progress.best = reached if better else progress.best
+            stale = count_stale(progress.history, chosen_by)
             if first and better:  # before the checkpoint, which says that it is there
                 work.save_model("best.safetensors")
             if first:
@@ -240,5 +287,5 @@ def _work(
             check_fixed(work.network)
         if first:
             work.save_model("last.safetensors")
-            write_result(folder, work.network, progress)
+            write_result(folder, work.network, progress, stale)
         fabric.barrier()  # the others read the result too

@@ -7,6 +7,7 @@ from ..data.dataset import Task, open_dataset
 from ..run.config import RunConfig
 from ..run.devices import started_by_torchrun
 from ..run.folder import Run, find_folder, is_finished, read_run
+from ..run.naming import ENDS
 from .job import FAILED, Job, failure_of
 from .progress import Progress
 from .progress import SweepMoment as SweepMoment
@@ -41,12 +42,17 @@ def sweep(
     jobs = _plan(configs, Path(runs))
     different: dict[str, Job] = {}
     for job in jobs.values():
-        different.setdefault(job.name, job)
+        same = different.setdefault(job.name, job)
+        if any(getattr(same.config, end) != getattr(job.config, end) for end in ENDS):
+            raise ValueError(
+                f"{same.label!r} and {job.label!r} are one run, to end at two times: its first "
+                "epochs are in its metrics.csv, so leave the shorter one out"
+            )
     progress = Progress(different.values(), report)
     waiting = []
     for job in different.values():
         reason = failure_of(job)
-        if is_finished(job.folder):
+        if is_finished(job.folder, job.config):
             (job.folder / FAILED).unlink(missing_ok=True)
             progress.done.add(job.name)
         elif reason is not None and not workers.retry:
@@ -62,7 +68,7 @@ def sweep(
 
 def _plan(configs: Mapping[str, RunConfig], runs: Path) -> dict[str, Job]:
     """The folder of each run, which depends on the task of its data."""
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, tuple[Task, int]] = {}
     jobs = {}
     for label, config in configs.items():
         data = repr((config.data, config.data_options, config.skip_damaged))
@@ -70,8 +76,8 @@ def _plan(configs: Mapping[str, RunConfig], runs: Path) -> dict[str, Job]:
             opened = open_dataset(
                 config.data, skip_damaged=config.skip_damaged, **config.data_options
             )
-            tasks[data] = opened.task
-        whole = config.resolved(tasks[data])
+            tasks[data] = opened.task, len(opened.classes)
+        whole = config.resolved(*tasks[data])
         jobs[label] = Job(label, whole, find_folder(runs, whole))
     return jobs
 

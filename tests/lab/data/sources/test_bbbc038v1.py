@@ -162,7 +162,9 @@ class TestMistakes:
         for name in ("a1/images/a1.png", "a2/masks/m0.png"):
             path = tmp_path / "stage1_train" / name
             path.write_bytes(path.read_bytes()[:-20])
-        with pytest.raises(ValueError, match=r"has 2 files \('stage1_train/a1.*\) damaged: skip_"):
+        with pytest.raises(
+            ValueError, match=r"has 2 files \('stage1_train/a1.*\) damaged: it is truncated. skip_"
+        ):
             open_dataset(f"bbbc038v1:{tmp_path}")
         data = open_dataset(f"bbbc038v1:{tmp_path}", skip_damaged=True, val_share=0.5)
         assert data.damaged == ("stage1_train/a1/images/a1.png", "stage1_train/a2/masks/m0.png")

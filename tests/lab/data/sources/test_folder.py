@@ -24,7 +24,8 @@ def classes(tmp_path, picture):
 def masks(tmp_path, picture):
     for k in range(10):
         picture(tmp_path / f"images/{k}.jpg", 10, 12)
-        picture(tmp_path / f"masks/{k}.png", 10, 12)
+        levels = picture(tmp_path / f"masks/{k}.png", 10, 12)
+        Image.fromarray((levels > 99) * np.uint8(255)).save(tmp_path / f"masks/{k}.png")
     return tmp_path
 
 
@@ -102,6 +103,41 @@ class TestMasks:
         assert small.target.shape == (1, 8, 8)
         assert set(small.target.unique().tolist()) <= {0.0, 1.0}
 
+    @pytest.fixture
+    def several(self, masks):
+        """Masks of 0, 1 and 2, as palette pictures."""
+        for k in range(10):
+            numbers = np.random.default_rng(k).integers(0, 3, (10, 12), dtype=np.uint8)
+            mask = Image.fromarray(numbers)
+            mask.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0])
+            mask.save(masks / f"masks/{k}.png")
+        return masks
+
+    def test_several_classes(self, several):
+        data = open_dataset(f"folder:{several}")
+        assert data.classes == ("background", "1", "2")
+        name, sample = data.split("val").names[0], data.split("val")[0]
+        with Image.open(several / name.replace("images", "masks").replace("jpg", "png")) as mask:
+            np.testing.assert_array_equal(sample.target[0], np.asarray(mask))
+        whole = open_dataset(f"folder:{several}", masks="binary")
+        assert whole.classes == ("mask",)
+        assert torch.equal(whole.split("val")[0].target, sample.target.clamp(max=1))
+        with_void = open_dataset(f"folder:{several}", ignore=2)
+        assert with_void.classes == ("mask",)
+        assert torch.equal(with_void.split("val")[0].target.isnan(), sample.target == 2)
+
+    def test_classes_are_resized_by_what_covers_most(self, masks):
+        """One class in each of four quarters, a strip of another too thin to win, and void."""
+        numbers = np.repeat(np.repeat([[0, 1], [2, 255]], 12, 0), 12, 1).astype(np.uint8)
+        numbers[:, 12] = 1
+        for k in range(10):
+            Image.fromarray(np.zeros((24, 24), np.uint8)).save(masks / f"images/{k}.jpg")
+            Image.fromarray(numbers).save(masks / f"masks/{k}.png")
+        data = open_dataset(f"folder:{masks}", size=4, ignore=255)
+        wanted = torch.tensor([[0, 1], [2, torch.nan]]).repeat_interleave(2, 0)
+        wanted = wanted.repeat_interleave(2, 1)[None]
+        torch.testing.assert_close(data.split("train")[0].target, wanted, equal_nan=True)
+
     def test_without_partner(self, masks):
         (masks / "masks/3.png").unlink()
         (masks / "images/4.jpg").unlink()
@@ -115,7 +151,7 @@ class TestMasks:
         assert sum(map(len, data.splits.values())) == 8
 
     def test_sizes_that_differ(self, masks, picture):
-        picture(masks / "masks/0.png", 9, 12)
+        Image.fromarray(np.zeros((9, 12), np.uint8)).save(masks / "masks/0.png")
         data = open_dataset(f"folder:{masks}", test_share=0, val_share=0)
         with pytest.raises(
             ValueError, match=r"'images/0.jpg' and its mask .* differ in size: 10x1"
@@ -127,7 +163,9 @@ class TestMistakes:
     def test_damaged(self, classes):
         path = classes / "cat/00.png"
         path.write_bytes(path.read_bytes()[:-30])
-        with pytest.raises(ValueError, match=r"has 1 file \('cat/00.png'\) damaged: skip_damaged"):
+        with pytest.raises(
+            ValueError, match=r"has 1 file \('cat/00.png'\) damaged: it is truncated. skip_"
+        ):
             open_dataset(f"folder:{classes}")
         assert open_dataset(f"folder:{classes}", skip_damaged=True).damaged == ("cat/00.png",)
 

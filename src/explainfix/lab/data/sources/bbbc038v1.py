@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from ....registry import datasets
 from .. import cache
 from ..archive import Tree, check_one_size, few, find_damaged, found_in, report_damaged
-from ..augment import Crop, InTurn, LabelNoise, add_noise, flip, shift_mean, stretch_contrast
+from ..augment import Crop, LabelNoise, add_noise, flip
 from ..dataset import Augment, Dataset, Images, Listed, Sample
 from ..images import read_image, read_mask
+from ..preparation import Adjust, Preparation
 from ..reading import check_least, check_share, divide, read_table
 
 TABLES = {  # the folder or zip of a split, and the table of its masks if they are not in it
@@ -68,7 +69,7 @@ def bbbc038v1(
         splits[split] = Listed(tuple(e.name for e in entries), partial(_read, entries))
         if split == "train" and crop is None:
             check_one_size([(entry.tree, entry.image) for entry in entries], "crop=")
-    prepare = shift_mean if normalise == "mean" else stretch_contrast
+    adjust: Adjust = "shift_mean" if normalise == "mean" else "stretch_contrast"
     steps: list[Augment] = [flip, add_noise]
     if crop is not None:
         steps.insert(0, Crop(crop))
@@ -78,10 +79,9 @@ def bbbc038v1(
         name="bbbc038v1",
         task="segmentation",
         classes=("nucleus",),
-        in_channels=3,
+        preparation=Preparation(adjust=adjust),
         splits=splits,
-        augment=InTurn(prepare, steps),
-        prepare=prepare,
+        steps=tuple(steps),
         damaged=damaged,
     )
 
@@ -130,7 +130,8 @@ def _open_parts(path: str) -> tuple[dict[str, list[Entry]], dict[str, list[str]]
             for name in sorted(known & set(images))
         ]
         files = [file for entry in parts[split] for file in (entry.image, *entry.masks)]
-        problems["damaged"] += [f"{place}/{name}" for name in find_damaged(tree, files)]
+        for reason, names in find_damaged(tree, files).items():
+            problems[reason] += [f"{place}/{name}" for name in names]
         if not parts[split]:
             raise ValueError(
                 f"{str(tree.path)!r} has {few(list(images.values()), 'image')} as ID/images/*.png "

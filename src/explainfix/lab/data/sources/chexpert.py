@@ -14,14 +14,15 @@ import torch
 
 from ....registry import datasets, unknown
 from ..archive import Tree, find_damaged, found_in, report_damaged
-from ..augment import Crop, InTurn, keep
+from ..augment import Crop
 from ..dataset import Dataset, Images, Listed, Sample
-from ..images import read_image, to_channels
+from ..preparation import Preparation
 from ..reading import check_least, check_share, read_table
 
 CLASSES = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
 TARGETS = {"": 0.0, "0.0": 0.0, "1.0": 1.0, "-1.0": np.nan}  # missing is negative, U-Ignore
 TARGETS |= {text.removesuffix(".0"): value for text, value in TARGETS.items()}
+PREPARATION = Preparation(channels=1)
 
 
 @datasets.register("chexpert")
@@ -46,8 +47,8 @@ def chexpert(
     folder = _find(path)
     tree = Tree(folder)
     rows = {name: _read_rows(folder / name) for name in ("train.csv", "valid.csv")}
-    damaged = find_damaged(tree, [image for part in rows.values() for image, _ in part])
-    report_damaged(path, {"damaged or missing": damaged}, skip=skip_damaged)
+    problems = find_damaged(tree, [image for part in rows.values() for image, _ in part])
+    damaged = report_damaged(path, problems, skip=skip_damaged)
     train, val = _divide(rows["train.csv"], val_share, seed, by_patient)
     bad = set(damaged)
     splits: dict[str, Images] = {}
@@ -63,10 +64,9 @@ def chexpert(
         name="chexpert",
         task="multilabel",
         classes=CLASSES,
-        in_channels=1,
+        preparation=PREPARATION,
         splits=splits,
-        augment=InTurn(keep, (Crop(crop),)),
-        prepare=keep,
+        steps=(Crop(crop),),
         samples_per_epoch=samples_per_epoch,
         damaged=damaged,
     )
@@ -114,4 +114,4 @@ def _divide(
 
 def _read(tree: Tree, rows: Sequence[Row], index: int) -> Sample:
     name, labels = rows[index]
-    return Sample(to_channels(read_image(tree.read(name), name), 1), torch.tensor(labels))
+    return Sample(PREPARATION.read(tree.read(name), name), torch.tensor(labels))

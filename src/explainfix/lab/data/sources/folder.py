@@ -1,38 +1,30 @@
 """folder: images of your own, in a folder or zip: a folder for each class, or images/ and masks/.
 
 Either may be within train/, val/ and test/; otherwise images are divided at random. PNG, JPEG,
-TIFF and DICOM.
+TIFF and DICOM; volumes as NIfTI and DICOM series.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from ....registry import datasets
 from ..archive import Tree, check_one_size, few, find_damaged, report_damaged
-from ..augment import Crop, InTurn, flip, flip_sideways, keep
+from ..augment import Crop, flip, flip_sideways
 from ..dataset import Augment, Dataset, Images, Listed, Sample
-from ..images import EXTENSIONS, read_image, read_mask, resize, to_channels
-from ..reading import check_least, check_share, divide
-
-SPLITS = ("train", "val", "test")
-LAYOUT = "CLASS/*.png, or images/ and masks/, alone or within train/, val/ and test/"
-
-
-@dataclass(frozen=True)
-class Item:
-    """An image with its mask, or with the number of its class."""
-
-    name: str
-    mask: str = ""
-    label: int = -1
+from ..images import Levels, read_image
+from ..listing import SPLITS, Item, divide_items, list_items
+from ..masks import Labels, find_labels, read_levels
+from ..preparation import Preparation
+from ..reading import check_least, check_share
 
 
 @datasets.register("folder")
@@ -44,15 +36,18 @@ def folder(
     crop: int | None = None,
     grey: bool = False,
     flips: Literal["sideways", "both", "none"] = "sideways",
+    masks: Literal["values", "binary"] = "values",
+    ignore: int | None = None,
     val_share: float = 0.15,
     test_share: float = 0.15,
     seed: int = 0,
 ) -> Dataset:
     """Your own images, for classes or for masks.
 
-    `size` makes every image that many pixels square; `crop` cuts squares out of them to train on.
-    `grey` mixes colours to one channel. Without val/ and test/ folders, shares of each class are
-    drawn by `seed`.
+    `size` makes every image that many pixels square; `crop` cuts squares out of them to train on,
+    cubes out of volumes. `grey` mixes colours to one channel. Each value of the masks is a class,
+    but for `ignore`, or with `masks="binary"` all but 0 are one. Without val/ and test/ folders,
+    shares of each class are drawn by `seed`.
     """
     check_share("val_share", val_share)
     check_share("test_share", test_share)
@@ -63,113 +58,98 @@ def folder(
             f"'folder' needs a folder or zip, as in folder:PATH: {path!r} is not there"
         )
     tree = Tree(Path(path))
-    groups, classes, lone = _list_items(tree, path)
-    files = [file for items in groups.values() for i in items for file in (i.name, i.mask) if file]
-    problems = {"damaged": find_damaged(tree, files), **lone}
+    listing = list_items(tree)
+    every = [item for items in listing.groups.values() for item in items]
+    problems = _find_problems(tree, every) | listing.lone
     damaged = report_damaged(path, problems, skip=skip_damaged)
-    groups = _divide(groups, val_share, test_share, seed)
+    groups = divide_items(listing.groups, val_share, test_share, seed)
     bad = set(damaged)
-    splits: dict[str, Images] = {}
+    found: dict[str, tuple[Item, ...]] = {}
     for split in [name for name in SPLITS if name in groups]:
-        good = tuple(item for item in groups[split] if bad.isdisjoint((item.name, item.mask)))
-        if not good:
+        good = (i for i in groups[split] if bad.isdisjoint((*i.files, *i.mask)))
+        found[split] = tuple(good)
+        if not found[split]:
             raise ValueError(f"the split {split!r} of {path!r} is empty")
-        names = tuple(item.name for item in good)
-        splits[split] = Listed(names, partial(_read, tree, good, size, 1 if grey else 3))
-    if size is None and crop is None:
-        check_one_size([(tree, name) for name in splits["train"].names], "size= or crop=")
+    volumes = _are_volumes(path, [item for items in found.values() for item in items])
+    channels = 1 if grey else 3
+    if volumes:
+        if crop is None and size is None:
+            raise ValueError("volumes need crop=, the side of the cubes to train on, or size=")
+        first = found["train"][0]
+        channels = len(read_image([tree.read(file) for file in first.files], first.name))
+    elif size is None and crop is None:
+        check_one_size([(tree, item.name) for item in found["train"]], "size= or crop=")
+    labels = Labels(classes=listing.classes or ("mask",), ignore=ignore)
+    if not listing.classes and masks == "values":
+        train, others = (
+            {item.mask[0]: item.mask for split in part if split in found for item in found[split]}
+            for part in (SPLITS[:1], SPLITS[1:])
+        )
+        labels = find_labels(tree, train, others, ignore=ignore)
+    preparation = Preparation(channels=channels, size=size, window=crop if volumes else None)
+    splits: dict[str, Images] = {
+        split: Listed(
+            tuple(item.name for item in items), partial(_read, tree, items, preparation, labels)
+        )
+        for split, items in found.items()
+    }
     steps: list[Augment] = [] if crop is None else [Crop(crop)]
     if flips != "none":
         steps.append(flip if flips == "both" else flip_sideways)
     return Dataset(
         name="folder",
-        task="multiclass" if classes else "segmentation",
-        classes=classes or ("mask",),
-        in_channels=1 if grey else 3,
+        task="multiclass" if listing.classes else "segmentation",
+        classes=labels.classes,
+        preparation=preparation,
         splits=splits,
-        augment=InTurn(keep, steps),
-        prepare=keep,
+        steps=tuple(steps),
         damaged=damaged,
     )
 
 
-def _list_items(
-    tree: Tree, path: str
-) -> tuple[dict[str, list[Item]], tuple[str, ...], dict[str, list[str]]]:
-    """Images by split ("" if they are yet to be divided), the classes, and what has no partner."""
-    images = [name for name in tree.names if name.lower().endswith(EXTENSIONS)]
-    tops = {name.partition("/")[0] for name in images if "/" in name}
-    divided = "train" in tops and tops <= set(SPLITS)
-    parts = [(name, PurePosixPath(name).parts[divided:]) for name in images]
-    inner = {part[0] for _, part in parts if len(part) > 1}
-    split_of = {name: name.partition("/")[0] if divided else "" for name in images}
-    groups: dict[str, list[Item]] = defaultdict(list)
-    if inner >= {"images", "masks"}:
-        masks = _by_stem(split_of, parts, "masks")
-        pictures = _by_stem(split_of, parts, "images")
-        for key, name in pictures.items():
-            if key in masks:
-                groups[key[0]].append(Item(name, mask=masks[key]))
-        lone = {
-            "without a mask": [pictures[key] for key in pictures if key not in masks],
-            "without an image": [masks[key] for key in masks if key not in pictures],
-        }
-        return groups, (), lone
-    classes = tuple(sorted(inner))
-    if len(classes) < 2:
-        found = few(list(tree.names), "file") if tree.names else "no files"
-        raise ValueError(f"{path!r} is not laid out as {LAYOUT}: found {found}")
-    for name, part in parts:
-        if len(part) > 1:
-            groups[split_of[name]].append(Item(name, label=classes.index(part[0])))
-    return groups, classes, {}
+def _find_problems(tree: Tree, items: Sequence[Item]) -> dict[str, list[str]]:
+    """What is damaged. Masks may have any levels."""
+    files: dict[Levels, list[str]] = defaultdict(list)
+    for item in items:
+        files["file"] += item.files
+        files["percentiles"] += item.mask
+    problems: dict[str, list[str]] = defaultdict(list)
+    for levels, names in files.items():
+        for what, damaged in find_damaged(tree, names, levels=levels).items():
+            problems[what] += damaged
+    return dict(problems)
 
 
-def _by_stem(
-    split_of: dict[str, str], parts: Sequence[tuple[str, tuple[str, ...]]], top: str
-) -> dict[tuple[str, str], str]:
-    """Files under `top` by their split and their path without ending."""
-    return {
-        (split_of[name], str(PurePosixPath(*part[1:]).with_suffix(""))): name
-        for name, part in parts
-        if part[0] == top and len(part) > 1
-    }
-
-
-def _divide(
-    groups: dict[str, list[Item]], val_share: float, test_share: float, seed: int
-) -> dict[str, list[Item]]:
-    """Every split there is to be: those given, and shares of each class of what was not divided."""
-    if "" not in groups and "val" in groups:
-        return groups
-    whole = groups.pop("", None)
-    divided: dict[str, list[Item]] = {"train": [], "val": []}
-    by_class: dict[int, list[Item]] = defaultdict(list)
-    for item in whole if whole is not None else groups["train"]:
-        by_class[item.label].append(item)
-    for items in by_class.values():
-        rest, test = divide(items, test_share, seed) if whole is not None else (items, [])
-        # a share of all, not of the rest
-        train, val = divide(rest, val_share * len(items) / len(rest), seed)
-        divided["train"] += train
-        divided["val"] += val
-        if test:
-            divided.setdefault("test", []).extend(test)
-    given = {"test": groups["test"]} if "test" in groups else {}
-    return {split: items for split, items in {**divided, **given}.items() if items}
+def _are_volumes(path: str, items: Sequence[Item]) -> bool:
+    """Whether images are volumes; an error if some are and some are not."""
+    volumes = [item.name for item in items if item.volume]
+    if volumes and len(volumes) < len(items):
+        pictures = [item.name for item in items if not item.volume]
+        both = f"{few(volumes, 'volume')} and {few(pictures, 'picture')}"
+        raise ValueError(f"{path!r} holds {both}: a network takes one or the other")
+    return bool(volumes)
 
 
 def _read(
-    tree: Tree, items: Sequence[Item], size: int | None, channels: Literal[1, 3], index: int
+    tree: Tree, items: Sequence[Item], preparation: Preparation, labels: Labels, index: int
 ) -> Sample:
     item = items[index]
-    image = to_channels(read_image(tree.read(item.name), item.name), channels)
+    image = preparation.decode([tree.read(file) for file in item.files], item.name)
     if not item.mask:
-        return Sample(image if size is None else resize(image, size), torch.tensor(item.label))
-    mask = torch.from_numpy(read_mask(tree.read(item.mask), item.mask))[None].float()
+        return Sample(preparation.fitted(image), torch.tensor(item.label))
+    mask = labels.numbers(read_levels(tree, item.mask))
     if mask.shape[1:] != image.shape[1:]:
         sizes = " and ".join("x".join(map(str, part.shape[1:])) for part in (image, mask))
-        raise ValueError(f"{item.name!r} and its mask {item.mask!r} differ in size: {sizes}")
-    if size is None:
-        return Sample(image, mask)
-    return Sample(resize(image, size), (resize(mask, size) > 0.5).float())
+        raise ValueError(f"{item.name!r} and its mask {item.mask[0]!r} differ in size: {sizes}")
+    return Sample(preparation.fitted(image), _fitted(mask, preparation, len(labels.classes)))
+
+
+def _fitted(mask: Tensor, preparation: Preparation, classes: int) -> Tensor:
+    """The mask as large as the image is to be, each pixel of the class that covers most of it."""
+    if preparation.size is None:
+        return mask
+    known = ~mask.isnan()
+    each = F.one_hot(mask.nan_to_num().long()[0], max(classes, 2)).movedim(-1, 0) * known
+    shares = preparation.fitted(torch.cat([each, ~known]).float())
+    numbers = shares.argmax(0, keepdim=True).float()
+    return numbers.masked_fill(numbers == len(each), torch.nan)

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from ....registry import datasets, unknown
 from .. import cache
 from ..archive import Tree, few, find_damaged, found_in, report_damaged
-from ..augment import InTurn, Shift, keep
+from ..augment import Shift
 from ..dataset import Dataset, Images, Listed, Sample
-from ..images import read_image, resize, to_channels
+from ..images import resize
+from ..preparation import Preparation
 from ..reading import check_least, check_share, divide, read_table
 
 CHEXPERT = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Effusion")
@@ -60,19 +61,19 @@ def nih_cxr14(
     check_least(1, size=size)
     chosen = CHEXPERT if classes == "chexpert" else tuple(sorted((*CHEXPERT, *OTHERS)))
     prepared = _find_prepared(path)
+    preparation = Preparation(channels=1, size=size, enlarge=False)
     damaged: tuple[str, ...] = ()
     if prepared is not None:
         splits = _open_prepared(prepared, chosen, size)
     else:
-        splits, damaged = _open_official(path, chosen, size, val_share, seed, skip_damaged)
+        splits, damaged = _open_official(path, chosen, preparation, val_share, seed, skip_damaged)
     return Dataset(
         name="nih-cxr14",
         task="multilabel",
         classes=chosen,
-        in_channels=1,
+        preparation=preparation,
         splits=splits,
-        augment=InTurn(keep, (Shift(1 / 16),)),
-        prepare=keep,
+        steps=(Shift(1 / 16),),
         damaged=damaged,
     )
 
@@ -126,7 +127,12 @@ def _read_prepared(images: NDArray[Any], targets: NDArray[Any], size: int, index
 
 
 def _open_official(
-    path: str, chosen: Sequence[str], size: int, val_share: float, seed: int, skip_damaged: bool
+    path: str,
+    chosen: Sequence[str],
+    preparation: Preparation,
+    val_share: float,
+    seed: int,
+    skip_damaged: bool,
 ) -> tuple[dict[str, Images], tuple[str, ...]]:
     folder = Path(path)
     table = next((folder / name for name in TABLES if (folder / name).is_file()), None)
@@ -146,7 +152,7 @@ def _open_official(
     everything = [name for names in listed.values() for name in names]
     missing = [name for name in everything if name not in files]
     broken = find_damaged(tree, [files[name] for name in everything if name in files])
-    problems = {"missing": missing, "damaged": broken}
+    problems = {"missing": missing, **broken}
     damaged = report_damaged(path, problems, skip=skip_damaged)
     train, val = divide(listed[LISTS[0]], val_share, seed, group=patients.__getitem__)
     bad = set(damaged)
@@ -156,7 +162,7 @@ def _open_official(
         if good:
             rows = tuple((files[name], labels[name]) for name in good)
             targets = torch.tensor([marks for _, marks in rows])
-            splits[split] = Listed(good, partial(_read, tree, rows, size), targets)
+            splits[split] = Listed(good, partial(_read, tree, rows, preparation), targets)
         elif names or split != "val":
             raise ValueError(f"the split {split!r} of {path!r} is empty")
     return splits, damaged
@@ -179,16 +185,17 @@ def _read_labels(
 
 
 def _read(
-    tree: Tree, rows: Sequence[tuple[str, tuple[float, ...]]], size: int, index: int
+    tree: Tree,
+    rows: Sequence[tuple[str, tuple[float, ...]]],
+    preparation: Preparation,
+    index: int,
 ) -> Sample:
     name, labels = rows[index]
 
     def decode() -> NDArray[Any]:
-        image = to_channels(read_image(tree.read(name), name), 1)
-        if image.shape[-1] > size:
-            image = resize(image, size)
+        image = preparation.read(tree.read(name), name)
         return image.mul(255).round().byte().numpy()
 
-    levels = cache.remember(f"{tree.full(name)} {size}", tree.stamp([name]), decode)
+    levels = cache.remember(f"{tree.full(name)} {preparation.size}", tree.stamp([name]), decode)
     image = np.divide(levels, np.float32(255), dtype=np.float32)
     return Sample(torch.from_numpy(image), torch.tensor(labels))

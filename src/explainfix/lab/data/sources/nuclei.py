@@ -10,8 +10,9 @@ import torch
 from scipy import ndimage
 
 from ....registry import datasets
-from ..augment import InTurn, add_noise, flip, shift_mean
+from ..augment import add_noise, flip
 from ..dataset import Dataset, Sample
+from ..preparation import Preparation
 from .drawing import Array, draw_splits, generator_of, smooth_field
 
 # Optical densities of the two stains in red, green and blue
@@ -33,10 +34,9 @@ def nuclei(
         name="nuclei",
         task="segmentation",
         classes=("nucleus",),
-        in_channels=3,
+        preparation=Preparation(adjust="shift_mean"),
         splits=draw_splits("nuclei", path, draw, seed=seed, count=count, size=size),
-        augment=InTurn(shift_mean, (flip, add_noise)),
-        prepare=shift_mean,
+        steps=(flip, add_noise),
     )
 
 

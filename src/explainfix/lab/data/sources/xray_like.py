@@ -11,8 +11,9 @@ import torch
 from scipy import ndimage
 
 from ....registry import datasets
-from ..augment import InTurn, Shift, keep
+from ..augment import Shift
 from ..dataset import Dataset, Sample
+from ..preparation import Preparation
 from .drawing import Array, draw_splits, generator_of, smooth_field
 
 CLASSES = ("wide-heart", "haze", "patch", "band", "fluid")
@@ -33,10 +34,9 @@ def xray_like(
         name="xray-like",
         task="multilabel",
         classes=CLASSES,
-        in_channels=1,
+        preparation=Preparation(channels=1),
         splits=draw_splits("xray-like", path, draw, seed=seed, count=count, size=size),
-        augment=InTurn(keep, (Shift(1 / 16),)),
-        prepare=keep,
+        steps=(Shift(1 / 16),),
     )
 
 

@@ -1,0 +1,111 @@
+"""The name of a run: the same options give the same name, so that no run is done twice."""
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from ...store.header import HEADER, read_header
+from ...zoo.opening import files_of
+from .config import RunConfig, make_config, read_config
+
+FORMAT = 2  # what the options of a run mean: to be raised if the same options give another run
+# Options that came later, as they are in a run without them: names of earlier runs stay.
+LATER = {"mix": False, "steer": False, "steer_filters": None, "steer_energy": None, "augment": ()}
+# Rules whose filters are others than formerly with the same options: earlier runs of them are not
+# found. "fill" is what a pruned start is filled with.
+RENEWED = {"psine": 2, "guidedsteer": 2, "fill": 2}
+HARMLESS = ("workers", "checkpoint_seconds", "tensorboard", "frugal")  # no result depends on these
+ENDS = ("epochs", "patience")  # when a run ends, and nothing of what it does until then
+
+
+def run_name(config: RunConfig) -> str:
+    """The run's folder: readable, and different for different runs.
+
+    It changes with any option that may change the result, with the content of the files that
+    `model`, `weights` and `fix_guide` name, and with what runs of this version mean.
+    """
+    return f"{run_title(config)}-{_digest(config, decisive(config))}"
+
+
+def run_title(config: RunConfig) -> str:
+    """What of the name is for people: the model, the data, and how filters were fixed.
+
+    >>> run_title(RunConfig(model="nets/mine.py:unet", data="folder:my/photos", fix="ghaar"))
+    'mine_unet-folder_photos-ghaar'
+    """
+    source, _, path = config.data.partition(":")
+    data = f"{source}_{Path(path).stem}" if path else source
+    return _joined(_model_title(config.model), data, _filters(config))
+
+
+def former_name(config: RunConfig) -> str:
+    """The folder as it was named when all names had the number of epochs."""
+    model = Path(config.model).stem if files_of(config.model) else config.model
+    title = _joined(model, config.data.partition(":")[0], config.fix or "learned")
+    return f"{title}-{_digest(config, decisive(config) | {'epochs': config.epochs})}"
+
+
+def decisive(config: RunConfig) -> dict[str, Any]:
+    """The options that change what a run does.
+
+    A cycle of the rate depends on the number of epochs from the first step on; a constant rate
+    does not, and such a run can have more of them later.
+    """
+    left = {*HARMLESS, *ENDS} - ({"epochs"} if config.schedule == "onecycle" else set())
+    return {k: v for k, v in dataclasses.asdict(config).items() if k not in left}
+
+
+def differences(path: Path, config: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """The options that change results and are others in a file that `to_toml` wrote: there, here.
+
+    One that the file does not have did not exist then: it was as its default is.
+    """
+    there = dataclasses.asdict(make_config(read_config(path)))
+    there |= dict.fromkeys(re.findall(r"^# (\w+) =$", path.read_text(), re.MULTILINE))  # no value
+    here = decisive(config)
+    return {name: (there[name], here[name]) for name in here if there[name] != here[name]}
+
+
+def _digest(config: RunConfig, options: Mapping[str, Any]) -> str:
+    told = {k: v for k, v in options.items() if k not in LATER or v != LATER[k]}
+    used = [config.fix, "fill" if config.prune else None]
+    renewed = [[rule, RENEWED[rule]] for rule in used if rule in RENEWED]
+    given = (config.model, config.weights, config.fix_guide)
+    files = [_fingerprint(text) for text in given if text]
+    text = json.dumps([FORMAT, told, *renewed, files], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+
+
+def _model_title(model: str) -> str:
+    """A model by its name, its saved file's, or its own file's and factory's."""
+    file, _, factory = model.rpartition(":")
+    if file.endswith(".py"):
+        return f"{Path(file).stem}_{factory}"
+    return Path(model).stem if files_of(model) else model
+
+
+def _filters(config: RunConfig) -> str:
+    """How filters are fixed: by this run, or in the file that it begins with."""
+    if config.fix is not None:
+        return config.fix + ("_mixed" if config.mix else "_steered" if config.steer else "")
+    for path in files_of(config.model):
+        with suppress(OSError, SafetensorError, KeyError, ValueError), safe_open(path, "pt") as f:
+            fixed = read_header(path, (f.metadata() or {})[HEADER]).fixed
+            return "_".join(sorted({recipe.method for recipe in fixed.values()})) or "learned"
+    return "learned"
+
+
+def _joined(*parts: str) -> str:
+    return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts)
+
+
+def _fingerprint(text: str) -> str:
+    digests = [hashlib.blake2b(f.read_bytes(), digest_size=8).hexdigest() for f in files_of(text)]
+    return "".join(digests)
