@@ -203,8 +203,7 @@ def test_lists_as_people_type_them(net, capsys):
 
 
 def test_help_shows_the_defaults(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main(["train", "--help"])
+    assert main(["train", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     usual = RunConfig()
     for flag, value in (
