@@ -6,6 +6,7 @@ Volumes too, which `volumes` reads.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
@@ -157,7 +158,7 @@ def _read_volume(files: Sequence[io.BytesIO], name: str, levels: Levels) -> Tens
         if levels in ("range", "window"):
             raise ValueError(f"volumes have no normalise={levels}: take percentiles")
         channels = read_volume(files).levels
-        scaled = [_stretched(channel) for channel in channels]
+        scaled = [_stretched(channel, axes=3) for channel in channels]
     except ImportError:
         raise
     except Exception as error:
@@ -260,12 +261,17 @@ def _by_range(found: Decoded) -> Array:
     return scaled.clip(0, 1)
 
 
-def _stretched(values: Array) -> Array:
-    """Percentiles 0.5 and 99.5 at 0 and 1, what is beyond them too; an even picture is black."""
+def _stretched(values: Array, axes: int = 2) -> Array:
+    """Percentiles 0.5 and 99.5 at 0 and 1, what is beyond them too; an even picture is black.
+
+    The first `axes` are those of space.
+    """
     if not np.isfinite(values).all():
         raise ValueError("it holds NaN or infinite values")
-    step = max(int((values[..., 0].size / 250_000) ** 0.5), 1)  # so many pixels are enough
-    low, high = np.quantile(values[::step, ::step], [0.005, 0.995]).astype(np.float32)
+    pixels = math.prod(values.shape[:axes])
+    step = max(int((pixels / 250_000) ** (1 / axes)), 1)  # so many are enough
+    some = values[(slice(None, None, step),) * axes]
+    low, high = np.quantile(some, [0.005, 0.995]).astype(np.float32)
     if high <= low:
         low, high = values.min(), values.max()
     scaled: Array = (values - low) / max(high - low, np.float32(1e-30))

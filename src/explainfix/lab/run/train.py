@@ -32,7 +32,14 @@ from .checkpoint import (
     write_checkpoint,
 )
 from .config import RunConfig
-from .devices import learning_rate, make_optimizer, open_fabric, started_by_torchrun
+from .devices import (
+    CHANNELS_LAST,
+    learning_rate,
+    make_optimizer,
+    open_fabric,
+    started_by_torchrun,
+    to_channels_last_,
+)
 from .evaluation import check_shapes, collect_outcomes, compute_logits, describe_fault
 from .folder import (
     CHECKPOINT,
@@ -126,7 +133,7 @@ class _Work:
         self.fabric, self.config, self.folder, self.dataset = fabric, config, folder, dataset
         self.network = build_model(config, dataset)
         if config.channels_last:
-            self.network.to(memory_format=torch.channels_last)
+            to_channels_last_(self.network)
         if config.frugal:
             make_frugal_(self.network)
         self.checkpoint = folder / CHECKPOINT
@@ -183,7 +190,7 @@ class _Work:
         total = torch.zeros((), device=fabric.device)
         for number, (images, targets) in enumerate(fabric.to_device(batches), start=1):
             if config.channels_last:
-                images = images.contiguous(memory_format=torch.channels_last)
+                images = images.contiguous(memory_format=CHANNELS_LAST[images.dim()])
             with fabric.no_backward_sync(self.model, enabled=number < len(batches)):
                 logits = compute_logits(self.model, images)
                 check_shapes(logits, targets, self.dataset)
