@@ -20,6 +20,7 @@ from ..archive import Tree, check_one_size, few, find_damaged, report_damaged
 from ..augment import Crop, flip, flip_sideways
 from ..dataset import Augment, Dataset, Images, Listed, Sample
 from ..images import EXTENSIONS, read_mask
+from ..normalising import Normalise, hardly_used, levels_of, standardise
 from ..preparation import Preparation
 from ..reading import check_least, check_share, divide
 
@@ -44,6 +45,7 @@ def folder(
     size: int | None = None,
     crop: int | None = None,
     grey: bool = False,
+    normalise: Normalise = "auto",
     flips: Literal["sideways", "both", "none"] = "sideways",
     val_share: float = 0.15,
     test_share: float = 0.15,
@@ -52,8 +54,11 @@ def folder(
     """Your own images, for classes or for masks.
 
     `size` makes every image that many pixels square; `crop` cuts squares out of them to train on.
-    `grey` mixes colours to one channel. Without val/ and test/ folders, shares of each class are
-    drawn by `seed`.
+    `grey` mixes colours to one channel. Levels are divided by the largest there can be ("range"),
+    stretched between percentiles of each image, standardised by the mean and deviation of the
+    images to train on ("dataset") or of ImageNet, or shown through a DICOM's own window; "auto" is
+    that window and else the range. Without val/ and test/ folders, shares of each class are drawn
+    by `seed`.
     """
     check_share("val_share", val_share)
     check_share("test_share", test_share)
@@ -65,11 +70,14 @@ def folder(
         )
     tree = Tree(Path(path))
     groups, classes, lone = _list_items(tree, path)
-    files = [file for items in groups.values() for i in items for file in (i.name, i.mask) if file]
-    problems = {**find_damaged(tree, files), **lone}
+    preparation = Preparation(channels=1 if grey else 3, size=size, levels=levels_of(normalise))
+    items = [item for group in groups.values() for item in group]
+    problems = find_damaged(tree, [item.name for item in items], levels=preparation.levels)
+    for reason, masks in find_damaged(tree, [item.mask for item in items if item.mask]).items():
+        problems[reason] = problems.get(reason, []) + masks
+    problems |= lone
     damaged = report_damaged(path, problems, skip=skip_damaged)
     groups = _divide(groups, val_share, test_share, seed)
-    preparation = Preparation(channels=1 if grey else 3, size=size)
     bad = set(damaged)
     splits: dict[str, Images] = {}
     for split in [name for name in SPLITS if name in groups]:
@@ -80,6 +88,7 @@ def folder(
         splits[split] = Listed(names, partial(_read, tree, good, preparation))
     if size is None and crop is None:
         check_one_size([(tree, name) for name in splits["train"].names], "size= or crop=")
+    preparation = standardise(preparation, normalise, tree, splits["train"].names)
     steps: list[Augment] = [] if crop is None else [Crop(crop)]
     if flips != "none":
         steps.append(flip if flips == "both" else flip_sideways)
@@ -91,6 +100,7 @@ def folder(
         splits=splits,
         steps=tuple(steps),
         damaged=damaged,
+        notes=tuple(hardly_used(preparation, tree, splits["train"].names)),
     )
 
 
