@@ -100,7 +100,7 @@ def test_mistakes_of_predict(work, capsys):
         (["photos/images/0.png", "0.png"], "under the same name"),
         (["runs"], "no image in 'runs'"),
         (["0.png", "--threshold", "1.5"], "--threshold must be above 0 and below 1"),
-        (["0.png", "--data-option", "size=3"], "needs --data"),
+        (["--data-option", "size=3", "0.png"], "needs --data"),
     ):
         assert main(["predict", folder, *arguments, "-o", "out"]) == 2
         assert message in capsys.readouterr().err
@@ -149,7 +149,7 @@ def test_a_range_that_is_hardly_used_is_a_line_on_screen(work, capsys):
 
 def test_pretrained_weights_get_the_images_they_expect(work, capsys, monkeypatch):
     monkeypatch.setattr(
-        "explainfix.lab.run.folder.create_model", lambda *_, **__: nn.Conv2d(3, 1, 1)
+        "explainfix.lab.run.folder.open_network", lambda *_, **__: nn.Conv2d(3, 1, 1)
     )
     common = ["--data", "folder:photos", "--weights", "pretrained", "--data-option", "crop=32"]
     folder = train(capsys, *common)["folder"]

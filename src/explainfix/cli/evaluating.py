@@ -115,7 +115,7 @@ def predict_(
     threshold: float = 0.5,
     probabilities: Annotated[bool, Parameter(negative="")] = False,
     data: str | None = None,
-    data_option: Options = None,
+    data_option: Annotated[list[str] | None, Parameter(negative="")] = None,  # images may follow
     force: Force = False,
 ) -> None:
     """Let a model look at images: masks drawn over them, or a table of classes.

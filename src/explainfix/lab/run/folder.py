@@ -18,7 +18,7 @@ from ...registry import bases
 from ...steering import mix_, steer_
 from ...store import load
 from ...zoo import create_model
-from ...zoo.opening import is_saved, open_guide
+from ...zoo.opening import is_saved, open_guide, open_network, split_weights
 from ..data.augment import choose_steps
 from ..data.dataset import Dataset, Signature, dataset_options, open_dataset
 from ..data.loader import Share, training_steps
@@ -103,9 +103,9 @@ def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
     with torch.random.fork_rng([]):  # models are made on the CPU
         torch.default_generator.manual_seed(config.seed)
         if is_saved(config.model):
-            model = load(config.model)
+            model = open_network(config.model)
         else:
-            model = create_model(
+            model = open_network(
                 config.model,
                 num_classes=len(dataset.classes),
                 in_channels=dataset.in_channels,
@@ -237,7 +237,8 @@ def open_run_model(folder: Path, which: Literal["best", "last"] = "best") -> nn.
     model, about = read_signature(folder)
     if not Path(model.rpartition(":")[0]).is_file():
         model = given  # the run was moved, and its file too
-    plain = create_model(model, num_classes=len(about.classes), in_channels=about.in_channels)
+    name, _ = split_weights(model)  # those in the run are newer
+    plain = create_model(name, num_classes=len(about.classes), in_channels=about.in_channels)
     return load(file, plain)
 
 
