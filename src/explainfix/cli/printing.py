@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -48,6 +49,11 @@ def show_status(title: str) -> AbstractContextManager[object]:
     """A line that says what is being done, on a terminal only, gone when done."""
     console = Console(stderr=True)
     return console.status(title) if console.is_terminal else nullcontext()
+
+
+def print_note(note: str) -> None:
+    """A sentence that is no part of the result, where a pipe does not see it."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"Note: {escape(note)}")
 
 
 def print_json(value: object) -> None:

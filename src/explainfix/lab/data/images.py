@@ -30,7 +30,7 @@ Levels = Literal["file", "range", "percentiles", "window"]
 
 
 class Decoded(NamedTuple):
-    """The levels `(h, w)` or `(h, w, c)` as they are in a file, and what it says about them."""
+    """The levels as they are in a file, `(h, w)` or `(h, w, c)`, and what it says about them."""
 
     levels: Array
     largest: int | None  # that the bits allow; `None` for floats and what has none
@@ -54,14 +54,8 @@ def read_image(source: Source, name: str = "", *, levels: Levels = "file") -> Te
     if len(files) > 1 or name.lower().endswith(NIFTI):
         return _read_volume(files, name, levels)
     [file] = files
-    read = {".tif": _read_tiff, ".tiff": _read_tiff, ".dcm": _read_dicom, ".dicom": _read_dicom}
     try:
-        found = read.get(PurePosixPath(name).suffix.lower(), _read_picture)(file)
-        if found.levels.ndim == 2:
-            found = found._replace(levels=found.levels[..., None])
-        if found.levels.shape[-1] in (2, 4):  # transparency comes last
-            found = found._replace(levels=found.levels[..., :-1])
-        scaled = _scaled(found, levels)
+        scaled = _scaled(_decode(file, name), levels)
     except ImportError:
         raise
     except Exception as error:  # decoders raise anything when bytes are wrong
@@ -131,7 +125,18 @@ def image_size(source: io.BytesIO, name: str) -> tuple[int, ...]:
     if PurePosixPath(name).suffix.lower() in (".png", ".jpg", ".jpeg"):
         with Image.open(source) as picture:
             return picture.height, picture.width
-    return tuple(read_image(source, name).shape[1:])
+    return _decode(source, name).levels.shape[:2]
+
+
+def _decode(file: io.BytesIO, name: str) -> Decoded:
+    """The levels in a file `(h, w, c)`."""
+    read = {".tif": _read_tiff, ".tiff": _read_tiff, ".dcm": _read_dicom, ".dicom": _read_dicom}
+    found = read.get(PurePosixPath(name).suffix.lower(), _read_picture)(file)
+    if found.levels.ndim == 2:
+        found = found._replace(levels=found.levels[..., None])
+    if found.levels.shape[-1] in (2, 4):  # transparency comes last
+        found = found._replace(levels=found.levels[..., :-1])
+    return found
 
 
 class DamagedError(ValueError):

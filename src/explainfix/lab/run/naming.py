@@ -12,7 +12,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from ...store.header import HEADER, read_header
-from ...zoo.opening import file_of, is_saved
+from ...zoo.opening import file_of, is_saved, split_weights
 from .config import RunConfig, make_config, read_config
 
 FORMAT = 2  # what the options of a run mean: to be raised if the same options give another run
@@ -84,11 +84,13 @@ def _digest(config: RunConfig, options: Mapping[str, Any]) -> str:
 
 
 def _model_title(model: str) -> str:
-    """A model by its name, its saved file's, or its own file's and factory's."""
-    file, _, factory = model.rpartition(":")
+    """A model by its name, its saved file's, or its own file's and factory's; and its weights'."""
+    name, weights = split_weights(model)
+    file, _, factory = name.rpartition(":")
+    title = Path(name).stem if is_saved(name) else name
     if file.endswith(".py"):
-        return f"{Path(file).stem}_{factory}"
-    return Path(model).stem if file_of(model) else model
+        title = f"{Path(file).stem}_{factory}"
+    return f"{title}_{Path(weights).stem}" if weights else title
 
 
 def _filters(config: RunConfig) -> str:

@@ -49,21 +49,24 @@ from .folder import (
     Report,
     Run,
     build_model,
-    count_stale,
     find_folder,
     is_finished,
-    is_stale,
     locked,
     open_data,
-    open_events,
     other_lengths,
-    read_history,
     read_run,
+    settle,
     start_run,
-    write_events,
-    write_metrics,
     write_result,
     write_signature,
+)
+from .history import (
+    count_stale,
+    is_stale,
+    open_events,
+    read_history,
+    write_events,
+    write_metrics,
 )
 from .losses import Loss, losses
 from .metrics import MAIN_SCORE, score
@@ -87,7 +90,11 @@ def train(
     if elastic:
         config = replace(config, devices=int(os.environ["WORLD_SIZE"]))
     fabric = open_fabric(config)
+    given, config = config, settle(config)
     dataset = open_data(config)
+    if config != given:
+        note = "Pretrained weights: images are normalised by ImageNet's mean and deviation."
+        dataset = replace(dataset, notes=(note, *dataset.notes))
     config = config.resolved(dataset.task, len(dataset.classes))
     folder = find_folder(Path(runs), config)
     if is_finished(folder, config):
