@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image
+from safetensors.torch import load_file
+from torch import nn
 
 from explainfix.cli import main
+from explainfix.lab.data.preparation import IMAGENET
 
 OWN = """
 from torch import nn
@@ -81,8 +84,6 @@ def test_prediction_is_what_evaluation_computes(work, capsys):
     """All that is in data.json and nothing else makes the same mask as the dataset itself."""
     folder = train(capsys, "--data", "folder:photos", "--data-option", "crop=32")["folder"]
     assert main(["evaluate", folder, "-o", "p.safetensors", "--json"]) == 0
-    from safetensors.torch import load_file
-
     kept = load_file("p.safetensors")
     assert len(kept) == 2
     for name, levels in kept.items():
@@ -99,7 +100,7 @@ def test_mistakes_of_predict(work, capsys):
         (["photos/images/0.png", "0.png"], "under the same name"),
         (["runs"], "no image in 'runs'"),
         (["0.png", "--threshold", "1.5"], "--threshold must be above 0 and below 1"),
-        (["0.png", "--data-option", "size=3"], "needs --data"),
+        (["--data-option", "size=3", "0.png"], "needs --data"),
     ):
         assert main(["predict", folder, *arguments, "-o", "out"]) == 2
         assert message in capsys.readouterr().err
@@ -108,3 +109,76 @@ def test_mistakes_of_predict(work, capsys):
     assert "train again with the same options" in capsys.readouterr().err
     train(capsys, "--data", "folder:photos", "--data-option", "crop=32")  # finished: writes it
     assert main(["predict", folder, "0.png", "-o", "out"]) == 0
+
+
+def test_the_trained_normalisation_is_used_on_other_images(work, capsys):
+    """Mean and deviation are those of training, also where other images have others."""
+    shutil.copytree("photos", "darker")
+    for file in (work / "darker/images").iterdir():
+        levels = np.asarray(Image.open(file))
+        Image.fromarray(levels // 4).save(file)
+    options = ["--data-option", "crop=32", "normalise=dataset", "grey=true"]
+    folder = train(capsys, "--model", "my_net.py:net", "--data", "folder:photos", *options)[
+        "folder"
+    ]
+    kept = json.loads((work / folder / "data.json").read_text())["preparation"]
+    images = [np.asarray(Image.open(f)) / 255 for f in (work / "photos/images").iterdir()]
+    assert kept["mean"][0] == pytest.approx(np.mean(images), abs=0.05)
+    assert main(["evaluate", folder, "--data", "folder:darker", "-o", "p.safetensors"]) == 0
+    [name, *_] = kept_masks = load_file("p.safetensors")
+    image = f"darker/{name.removeprefix('mask/')}"
+    assert main(["predict", folder, image, "-o", "out", "--probabilities"]) == 0
+    chance = tifffile.imread(f"out/{image.rpartition('/')[2][:-4]}.probability.tif")
+    assert np.abs(chance * 255 - kept_masks[name][0].numpy()).max() <= 0.501
+
+
+def test_a_range_that_is_hardly_used_is_a_line_on_screen(work, capsys):
+    for file in list((work / "photos/images").iterdir()):
+        levels = np.asarray(Image.open(file)).astype(np.uint16) * 16
+        tifffile.imwrite(file.with_suffix(".tif"), levels)
+        file.unlink()
+    arguments = ["--data", "folder:photos", "--data-option", "crop=32", "--epochs", "1"]
+    small = ["--model", "my_net.py:net", "--batch-size", "4", "--accelerator", "cpu"]
+    assert main(["train", *arguments, *small]) == 0
+    said = capsys.readouterr().out
+    assert "of the range of their levels" in said
+    assert "normalise=percentiles" in said
+    assert main(["train", *arguments, *small, "--data-option", "normalise=percentiles"]) == 0
+    assert "of the range of their levels" not in capsys.readouterr().out
+
+
+def test_pretrained_weights_get_the_images_they_expect(work, capsys, monkeypatch):
+    monkeypatch.setattr(
+        "explainfix.lab.run.folder.open_network", lambda *_, **__: nn.Conv2d(3, 1, 1)
+    )
+    common = ["--data", "folder:photos", "--weights", "pretrained", "--data-option", "crop=32"]
+    folder = train(capsys, *common)["folder"]
+    kept = json.loads((work / folder / "data.json").read_text())["preparation"]
+    assert tuple(map(tuple, (kept["mean"], kept["deviation"]))) == IMAGENET
+    other = train(capsys, *common, "normalise=range")["folder"]
+    assert json.loads((work / other / "data.json").read_text())["preparation"]["mean"] == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train"],
+        ["explain", "unetd"],
+        ["prune", "unetd", "--zero", "0.5", "-o", "p.safetensors"],
+        ["evaluate", "unetd"],
+    ],
+)
+def test_a_folder_is_taken_for_one(work, capsys, command):
+    assert main([*command, "--data", "photos"]) == 2
+    assert "give 'folder:photos' for images of your own" in capsys.readouterr().err
+
+
+def test_one_channel_for_a_model_of_three(work, capsys):
+    grey = ["--data", "xray-like", "--data-option", "count=4", "size=32"]
+    assert main(["explain", "unetd", *grey]) == 2
+    said = capsys.readouterr().err
+    assert "takes 3 channels and the images have 1: --in-channels 1 builds a model" in said
+    assert main(["explain", "unetd", *grey, "--in-channels", "1", "--num-classes", "5"]) == 2
+    assert "channels" not in capsys.readouterr().err.partition("does not run")[0]
+    assert main(["evaluate", "unetd", *grey]) == 2
+    assert "takes 3 channels and the images have 1: build it for 1" in capsys.readouterr().err

@@ -117,6 +117,5 @@ def test_a_run_in_either_form(form, capsys, tmp_path):
     assert main([*arguments, "--epochs", "1", "--json"]) == 0
     assert main([*arguments, "--epochs", "2"]) == 0
     assert "all 3 fixed layers are as they were fixed" in capsys.readouterr().out
-    folders = list((tmp_path / "runs").iterdir())
-    assert len(folders) == 2
-    assert any((folder / "best.safetensors").is_file() for folder in folders)
+    [folder] = (tmp_path / "runs").iterdir()  # it went on
+    assert (folder / "best.safetensors").is_file()

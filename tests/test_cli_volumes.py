@@ -56,7 +56,7 @@ def count(network):
 def test_a_network_for_volumes(cases, tmp_path, capsys):
     data = ["--data", f"folder:{cases}", "--data-option", "crop=16"]
     training = ["--epochs", "1", "--batch-size", "2", "--accelerator", "cpu", "--fix", "ghaar"]
-    loss = ["--loss", "dice_cross_entropy", "--data-option", "flips=both"]
+    loss = ["--loss", "dice_cross_entropy", "--data-option", "flips=both", "--channels-last"]
     assert main(["train", "--model", "monai:UNet", *data, *training, *loss]) == 0
     run = run_of(capsys)
     assert run.startswith("runs/monai_UNet-")

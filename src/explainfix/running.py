@@ -66,6 +66,19 @@ def example_input(model: nn.Module, size: Sequence[int]) -> Tensor:
     return noise.to(first.weight)
 
 
+def channel_hint(model: nn.Module, channels: int, remedy: str) -> str:
+    """What to say after an error if the model's first convolution takes other channels; or nothing.
+
+    >>> channel_hint(nn.Sequential(nn.Conv2d(3, 8, 3)), 1, "take --in-channels 1")
+    '. The model takes 3 channels and the images have 1: take --in-channels 1'
+    """
+    first = next((layer for layer in model.modules() if isinstance(layer, Convolution)), None)
+    if first is None or first.in_channels == channels:
+        return ""
+    taken = f"{first.in_channels} channel{'s' if first.in_channels != 1 else ''}"
+    return f". The model takes {taken} and the images have {channels}: {remedy}"
+
+
 @contextmanager
 def explained(inputs: object) -> Iterator[None]:
     """Turn what a model raises into one line that says on which inputs it does not run."""

@@ -14,11 +14,11 @@ from ..lab.data.archive import Tree
 from ..lab.data.dataset import Dataset, Signature, open_dataset
 from ..lab.data.images import EXTENSIONS
 from ..lab.run.config import make_config, read_config
-from ..lab.run.folder import CONFIG, find_run, open_run_model, read_signature
+from ..lab.run.folder import CONFIG, DATA, find_run, open_run_model, read_signature
 from ..lab.run.metrics import Scores
 from .app import OUTPUT, Build, Force, Json, app, open_model, option_pair
 from .inputs import Options, Whole
-from .printing import check_output, new_table, print_json, track_progress
+from .printing import check_output, new_table, print_json, print_note, track_progress
 
 About = TypeVar("About", bound=Signature)
 Trained = Annotated[
@@ -84,6 +84,8 @@ def evaluate_(
     split = source.split
     dataset = _open_data(model, source.data, source.data_option, skip_damaged=source.skip_damaged)
     dataset = _with_window(dataset, window)
+    for note in dataset.notes:
+        print_note(note)
     images = dataset.split(split)
     network = _open_trained(model)
     from ..lab.run.evaluation import evaluate
@@ -120,7 +122,7 @@ def predict_(
     probabilities: Annotated[bool, Parameter(negative="")] = False,
     window: Whole | None = None,
     data: str | None = None,
-    data_option: Options = None,
+    data_option: Annotated[list[str] | None, Parameter(negative="")] = None,  # images may follow
     force: Force = False,
 ) -> None:
     """Let a model look at images: masks drawn over them, or a table of classes.
@@ -201,18 +203,25 @@ def _open_data(
 ) -> Dataset:
     """The dataset that was named, or the one that the model was trained on."""
     given = dict(option_pair(text) for text in options or [])
-    if data is not None:
-        return open_dataset(data, skip_damaged=skip_damaged, **given)
-    if (run := find_run(model)) is None:
+    run = find_run(model)
+    if run is None and data is None:
         raise ValueError(f"which data? {model!r} is not in a run's folder: give --data")
-    config = make_config(read_config(run[0] / CONFIG))
+    config = make_config(read_config(run[0] / CONFIG)) if run else None
+    if config is None or (data and data.partition(":")[0] != config.data.partition(":")[0]):
+        return open_dataset(data or "", skip_damaged=skip_damaged, **given)
+    # What was trained on, or more of its kind: opened and prepared alike.
     skip_damaged = skip_damaged or config.skip_damaged
     try:
-        return open_dataset(
-            config.data, skip_damaged=skip_damaged, **{**config.data_options, **given}
+        dataset = open_dataset(
+            data or config.data, skip_damaged=skip_damaged, **{**config.data_options, **given}
         )
     except ValueError as error:
+        if data:
+            raise
         raise ValueError(f"the data of this run, {config.data!r}: {error}; give --data") from None
+    if run and not given and (run[0] / DATA).is_file():
+        dataset = replace(dataset, preparation=read_signature(run[0])[1].preparation)
+    return dataset
 
 
 def _with_window(about: About, window: int | None) -> About:

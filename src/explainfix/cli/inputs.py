@@ -1,6 +1,6 @@
 """The data that explain and prune measure saliency on: a file of arrays, or a dataset by name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from ..explanation import Saliency, saliency
 from ..lab.data.arrays import batches, read_arrays
+from ..running import channel_hint
 from .app import option_pair
-from .printing import track_progress
+from .printing import print_note, track_progress
 
 Batch = tuple[Tensor, Tensor | None]
 
@@ -61,8 +62,10 @@ class Data:
     max_batches: Whole = 15
 
 
-def open_batches(data: Data) -> tuple[Iterator[Batch], int]:
-    """The batches that were asked for, and how many there will be."""
+def open_batches(
+    data: Data, tell: Callable[[str], None] | None = None
+) -> tuple[Iterator[Batch], int]:
+    """The batches that were asked for, and how many there will be; `tell` gets what to know."""
     if data.data is None:
         raise ValueError(
             "this needs data to tell which kernels matter: give --data FILE or --data NAME:PATH"
@@ -80,6 +83,9 @@ def open_batches(data: Data) -> tuple[Iterator[Batch], int]:
         from ..lab.data.loader import evaluation_batches
 
         dataset = open_dataset(data.data, **dict(option_pair(o) for o in data.data_option or []))
+        if tell is not None:
+            for note in dataset.notes:
+                tell(note)
         length = len(dataset.split(data.split))
         # a network for volumes was trained on cubes, and may take no others
         parts = evaluation_batches(
@@ -96,9 +102,22 @@ def open_batches(data: Data) -> tuple[Iterator[Batch], int]:
 
 def measure_saliency(network: nn.Module, data: Data) -> Saliency:
     """The saliency of a network on the data that was asked for."""
-    stream, count = open_batches(data)
+    stream, count = open_batches(data, print_note)
+    channels = 0
+
+    def watched() -> Iterator[Batch]:
+        nonlocal channels
+        for images, targets in stream:
+            channels = images.shape[1]
+            yield images, targets
+
     progress = partial(track_progress, title="Computing saliency", total=count)
-    return saliency(network, stream, max_batches=count, progress=progress)
+    try:
+        return saliency(network, watched(), max_batches=count, progress=progress)
+    except ValueError as error:
+        remedy = f"--in-channels {channels} builds a model for them"
+        hint = channel_hint(network, channels, remedy) if channels else ""
+        raise ValueError(f"{error}{hint}") from error
 
 
 def name_silent(scores: Saliency) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -60,6 +61,11 @@ def describe_size(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return f"{size} bytes"
+
+
+def print_note(note: str) -> None:
+    """A sentence that is no part of the result, where a pipe does not see it."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"Note: {escape(note)}")
 
 
 def print_json(value: object) -> None:

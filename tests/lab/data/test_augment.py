@@ -9,8 +9,13 @@ from explainfix.lab.data.augment import (
     LabelNoise,
     Shift,
     add_noise,
+    augmentations,
+    bend,
+    brighten,
+    choose_steps,
     flip,
     flip_sideways,
+    rotate90,
 )
 from explainfix.lab.data.dataset import Dataset, Sample
 from explainfix.lab.data.preparation import Preparation, shift_mean, stretch_contrast
@@ -24,7 +29,7 @@ def marked(height, width):
     return Sample(image, (image[:1] > 0.5).float())
 
 
-@pytest.mark.parametrize("step", [flip, flip_sideways, Crop(5), Shift(0.3)])
+@pytest.mark.parametrize("step", [flip, flip_sideways, rotate90, Crop(5), Shift(0.3)])
 @settings(deadline=None)
 @given(st.integers(5, 9), st.integers(5, 9), seeds)
 def test_the_mask_follows_the_image(step, height, width, seed):
@@ -32,7 +37,7 @@ def test_the_mask_follows_the_image(step, height, width, seed):
     assert torch.equal(target, (image[:1] > 0.5).float())
 
 
-@pytest.mark.parametrize("step", [flip, flip_sideways, Crop(4), Shift(0.3), add_noise])
+@pytest.mark.parametrize("step", [*augmentations.values(), Crop(4)], ids=str)
 def test_labels_stay_and_nothing_is_changed_in_place(step):
     sample = Sample(torch.rand(1, 8, 8), torch.tensor([1.0, torch.nan]))
     before = sample.image.clone()
@@ -40,6 +45,56 @@ def test_labels_stay_and_nothing_is_changed_in_place(step):
         changed = step(sample, np.random.default_rng(seed))
         assert changed.target is sample.target
     assert torch.equal(sample.image, before)
+
+
+def test_right_angles_are_equally_likely_and_keep_the_shape():
+    sample = Sample(torch.arange(4.0).reshape(1, 2, 2), torch.tensor(0))
+    generator = np.random.default_rng(0)
+    corners = [int(rotate90(sample, generator).image[0, 0, 0]) for _ in range(4000)]
+    assert np.bincount(corners) == pytest.approx([1000] * 4, rel=0.1)
+    wide = marked(4, 6)
+    turned = {rotate90(wide, generator).image[0, 0, 0].item() for _ in range(40)}
+    assert turned == {wide.image[0, 0, 0].item(), wide.image[0, -1, -1].item()}
+    assert rotate90(wide, generator).image.shape == (3, 4, 6)
+
+
+def test_bending_moves_a_little_and_masks_stay_masks():
+    """A ramp across shows how far each pixel moved: about 1/50 of the width, smoothly."""
+    ramp = torch.linspace(0, 1, 64).expand(1, 64, 64).contiguous()
+    mask = (ramp > 0.5).float()
+    mask[:, :8] = torch.nan
+    moved = []
+    for seed in range(50):
+        image, target = bend(Sample(ramp, mask), np.random.default_rng(seed))
+        moved.append(image - ramp)
+        assert set(target.nan_to_num(2).unique().tolist()) <= {0.0, 1.0, 2.0}
+        inside = target[:, 16:-8]
+        wrong = (inside != (image[:, 16:-8] > 0.5).float()).float().mean()
+        assert float(wrong) < 0.02  # a pixel at the border of the mask
+    moved = torch.stack(moved)
+    assert 0.005 < float(moved.std()) < 0.03
+    assert float(moved.diff(dim=-1).abs().max()) < 0.05
+
+
+def test_brightness_is_of_the_whole_image():
+    sample = marked(8, 8)
+    for seed in range(20):
+        image = brighten(sample, np.random.default_rng(seed)).image
+        slope, offset = np.polyfit(sample.image.flatten(), image.flatten(), 1)
+        assert 0.8 <= slope <= 1.25
+        np.testing.assert_allclose(image, slope * sample.image + offset, atol=1e-5)
+        assert abs(float(image.mean() - sample.image.mean())) <= 0.1 + 1e-6
+
+
+def test_steps_are_chosen_in_the_place_of_a_datasets_own():
+    own = (Crop(8), flip, add_noise, LabelNoise(0.1))
+    assert choose_steps(own, ()) == own
+    assert choose_steps(own, ["none"]) == (Crop(8), LabelNoise(0.1))
+    chosen = choose_steps(own, ["rotate90", "shift"])
+    assert chosen == (Crop(8), rotate90, Shift(1 / 16), LabelNoise(0.1))
+    assert choose_steps((Crop(8),), ["noise"]) == (Crop(8), add_noise)
+    with pytest.raises(ValueError, match="unknown augmentation 'rotate'"):
+        choose_steps(own, ["rotate"])
 
 
 def test_flips_are_equally_likely():

@@ -62,6 +62,8 @@ def test_epochs_make_another_run_where_the_rate_depends_on_them():
     ("options", "title"),
     [
         ({"model": "nets/my_net.py:unet"}, "my_net_unet-nuclei-learned-"),
+        ({"model": "nets/my_net.py:unet@some/w.pth"}, "my_net_unet_w-nuclei-learned-"),
+        ({"model": "some/fixed.safetensors"}, "fixed-nuclei-learned-"),
         ({"model": "torchvision:resnet18"}, "torchvision_resnet18-nuclei-learned-"),
         ({"data": "folder:some/place"}, "unetd-folder_place-learned-"),
         ({"data": "folder:some/place.zip", "fix": "ghaar"}, "unetd-folder_place-ghaar-"),

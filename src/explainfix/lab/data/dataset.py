@@ -156,10 +156,9 @@ def open_dataset(spec: str, *, skip_damaged: bool = False, **options: Any) -> Da
     >>> len(data.split("train")), data.split("train")[0].image.shape
     (20, torch.Size([3, 64, 64]))
     """
-    _register()
+    make = _find(spec)
     name, _, path = spec.partition(":")
-    make = datasets.find(name)
-    known = dataset_options(name)
+    known = dataset_options(spec)
     for option in options:
         if option not in known:
             takes = f"{name} takes {', '.join(known)}"
@@ -186,20 +185,31 @@ class Option(NamedTuple):
         return (self.default, *(value for value in others if value != self.default))
 
 
-def dataset_options(name: str) -> dict[str, Option]:
-    """The options of a dataset.
+def dataset_options(spec: str) -> dict[str, Option]:
+    """The options of a dataset, given as to `open_dataset`.
 
     >>> {option: how.choices for option, how in dataset_options("nuclei").items()}
     {'seed': (0,), 'count': (400,), 'size': (128,)}
     """
-    _register()
-    make = datasets.find(name)
+    make = _find(spec)
     hints = typing.get_type_hints(make)
     return {
         parameter.name: Option(hints[parameter.name], parameter.default)
         for parameter in inspect.signature(make).parameters.values()
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "skip_damaged"
     }
+
+
+def _find(spec: str) -> Callable[..., Any]:
+    """What opens a dataset, or an error that knows a folder when it is given one."""
+    _register()
+    name, path = spec.partition(":")[0], Path(spec).expanduser()
+    if name not in datasets and (path.is_dir() or (path.suffix == ".zip" and path.is_file())):
+        raise ValueError(
+            f"{spec!r} is a place, and data is named NAME:PATH: give 'folder:{spec}' for images of "
+            "your own (explainfix list datasets shows the other names)"
+        )
+    return datasets.find(name)
 
 
 def _register() -> None:

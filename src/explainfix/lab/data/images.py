@@ -6,6 +6,7 @@ Volumes too, which `volumes` reads.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
@@ -29,7 +30,7 @@ Levels = Literal["file", "range", "percentiles", "window"]
 
 
 class Decoded(NamedTuple):
-    """The levels `(h, w)` or `(h, w, c)` as they are in a file, and what it says about them."""
+    """The levels as they are in a file, `(h, w)` or `(h, w, c)`, and what it says about them."""
 
     levels: Array
     largest: int | None  # that the bits allow; `None` for floats and what has none
@@ -53,14 +54,8 @@ def read_image(source: Source, name: str = "", *, levels: Levels = "file") -> Te
     if len(files) > 1 or name.lower().endswith(NIFTI):
         return _read_volume(files, name, levels)
     [file] = files
-    read = {".tif": _read_tiff, ".tiff": _read_tiff, ".dcm": _read_dicom, ".dicom": _read_dicom}
     try:
-        found = read.get(PurePosixPath(name).suffix.lower(), _read_picture)(file)
-        if found.levels.ndim == 2:
-            found = found._replace(levels=found.levels[..., None])
-        if found.levels.shape[-1] in (2, 4):  # transparency comes last
-            found = found._replace(levels=found.levels[..., :-1])
-        scaled = _scaled(found, levels)
+        scaled = _scaled(_decode(file, name), levels)
     except ImportError:
         raise
     except Exception as error:  # decoders raise anything when bytes are wrong
@@ -130,7 +125,18 @@ def image_size(source: io.BytesIO, name: str) -> tuple[int, ...]:
     if PurePosixPath(name).suffix.lower() in (".png", ".jpg", ".jpeg"):
         with Image.open(source) as picture:
             return picture.height, picture.width
-    return tuple(read_image(source, name).shape[1:])
+    return _decode(source, name).levels.shape[:2]
+
+
+def _decode(file: io.BytesIO, name: str) -> Decoded:
+    """The levels in a file `(h, w, c)`."""
+    read = {".tif": _read_tiff, ".tiff": _read_tiff, ".dcm": _read_dicom, ".dicom": _read_dicom}
+    found = read.get(PurePosixPath(name).suffix.lower(), _read_picture)(file)
+    if found.levels.ndim == 2:
+        found = found._replace(levels=found.levels[..., None])
+    if found.levels.shape[-1] in (2, 4):  # transparency comes last
+        found = found._replace(levels=found.levels[..., :-1])
+    return found
 
 
 class DamagedError(ValueError):
@@ -157,7 +163,7 @@ def _read_volume(files: Sequence[io.BytesIO], name: str, levels: Levels) -> Tens
         if levels in ("range", "window"):
             raise ValueError(f"volumes have no normalise={levels}: take percentiles")
         channels = read_volume(files).levels
-        scaled = [_stretched(channel) for channel in channels]
+        scaled = [_stretched(channel, axes=3) for channel in channels]
     except ImportError:
         raise
     except Exception as error:
@@ -260,12 +266,17 @@ def _by_range(found: Decoded) -> Array:
     return scaled.clip(0, 1)
 
 
-def _stretched(values: Array) -> Array:
-    """Percentiles 0.5 and 99.5 at 0 and 1, what is beyond them too; an even picture is black."""
+def _stretched(values: Array, axes: int = 2) -> Array:
+    """Percentiles 0.5 and 99.5 at 0 and 1, what is beyond them too; an even picture is black.
+
+    The first `axes` are those of space.
+    """
     if not np.isfinite(values).all():
         raise ValueError("it holds NaN or infinite values")
-    step = max(int((values[..., 0].size / 250_000) ** 0.5), 1)  # so many pixels are enough
-    low, high = np.quantile(values[::step, ::step], [0.005, 0.995]).astype(np.float32)
+    pixels = math.prod(values.shape[:axes])
+    step = max(int((pixels / 250_000) ** (1 / axes)), 1)  # so many are enough
+    some = values[(slice(None, None, step),) * axes]
+    low, high = np.quantile(some, [0.005, 0.995]).astype(np.float32)
     if high <= low:
         low, high = values.min(), values.max()
     scaled: Array = (values - low) / max(high - low, np.float32(1e-30))

@@ -9,9 +9,18 @@ from torch import nn
 
 from .config import RunConfig
 
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by dimensions of a tensor
+
 
 def started_by_torchrun() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def to_channels_last_(model: nn.Module) -> None:
+    """Keep the channels of a pixel, or voxel, side by side in memory."""
+    for parameter in model.parameters():
+        if (layout := CHANNELS_LAST.get(parameter.dim())) is not None:
+            parameter.data = parameter.data.contiguous(memory_format=layout)
 
 
 def open_fabric(config: RunConfig) -> Fabric:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...layers import as_found
-from ...running import first_not_finite
+from ...running import channel_hint, first_not_finite
 from ..data.dataset import Dataset, Signature
 from ..data.loader import Share, evaluation_batches
 from .metrics import Outcomes, Scores, count_pixels, score
@@ -100,7 +100,11 @@ def compute_logits(model: nn.Module, images: Tensor, *, window: int | None = Non
         return logits_of(model(images))
     except RuntimeError as error:  # wrong channels, too small an image, no memory
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"the model fails on images {tuple(images.shape)}: {reason}") from error
+        remedy = f"build it for {images.shape[1]}, or take images that have as many"
+        hint = channel_hint(model, images.shape[1], remedy)
+        raise ValueError(
+            f"the model fails on images {tuple(images.shape)}: {reason}{hint}"
+        ) from error
 
 
 def _slide(look: Callable[[Tensor], Tensor], images: Tensor, window: int) -> Tensor:

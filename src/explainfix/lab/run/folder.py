@@ -1,6 +1,5 @@
 """A run on disk: its folder, what is in it, and the model it started from or ended with."""
 
-import csv
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -22,17 +21,18 @@ from ...zoo import create_model
 from ...zoo.opening import is_complete, open_guide, open_network, split_run, split_weights
 from ...zoo.own import split_factory
 from ..data.augment import choose_steps
-from ..data.dataset import Dataset, Signature, open_dataset
+from ..data.dataset import Dataset, Signature, dataset_options, open_dataset
 from ..data.loader import Share, training_steps
 from .checkpoint import Checkpoint, writing
 from .config import RunConfig, make_config, read_config
+from .history import is_stale, read_history
 from .naming import differences, former_name, run_name, run_title
 from .pruned_start import zero_kernels_
 
 if TYPE_CHECKING:
     import pandas as pd
 
-CONFIG, DATA, METRICS, RESULT = "config.toml", "data.json", "metrics.csv", "result.json"
+CONFIG, DATA, RESULT = "config.toml", "data.json", "result.json"
 CHECKPOINT = "checkpoint.safetensors"
 
 
@@ -73,6 +73,21 @@ Report = Callable[[Moment], None]
 
 class BusyError(ValueError):
     """Another process is at this run."""
+
+
+def settle(config: RunConfig) -> RunConfig:
+    """The same with ImageNet's normalisation where pretrained weights expect it.
+
+    That is for datasets which can, unless they are told otherwise or give one channel.
+    """
+    options = config.data_options
+    if config.weights != "pretrained" or options.get("grey"):
+        return config
+    known = dataset_options(config.data).get("normalise")
+    given = options.get("normalise", "auto") != "auto"
+    if given or known is None or "imagenet" not in known.choices:
+        return config
+    return replace(config, data_options={**options, "normalise": "imagenet"})
 
 
 def open_data(config: RunConfig) -> Dataset:
@@ -198,36 +213,12 @@ def read_run(folder: Path) -> Run:
     return Run(folder, config, read_history(folder), json.loads((folder / RESULT).read_text()))
 
 
-def read_history(folder: Path) -> list[dict[str, float]]:
-    """The rows of the epochs that a run has had so far."""
-    if not (folder / METRICS).is_file():
-        return []
-    with (folder / METRICS).open(newline="") as file:
-        return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
-
-
 def is_finished(folder: Path, config: RunConfig) -> bool:
     """Whether a run has had all the epochs that the config asks for, or has stopped before."""
     if not (folder / RESULT).is_file():
         return False
     result = json.loads((folder / RESULT).read_text())
     return result["epochs"] >= config.epochs or is_stale(result.get("stale", 0), config)
-
-
-def is_stale(evaluations: int, config: RunConfig) -> bool:
-    """Whether so many evaluations without a better score end a run."""
-    return config.patience is not None and evaluations >= config.patience
-
-
-def count_stale(history: Sequence[dict[str, float]], column: str) -> int:
-    """How many evaluations there were since the one with the best score.
-
-    >>> count_stale([{"val dice": 0.5}, {"val dice": 0.7}, {"loss": 1.0}, {"val dice": 0.7}],
-    ...     "val dice")
-    1
-    """
-    scores = [row[column] for row in history if column in row]
-    return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
 
 def find_run(text: str) -> tuple[Path, str] | None:
@@ -252,15 +243,6 @@ def open_run_model(folder: Path, which: str = "best") -> nn.Module:
     return create_model(model, weights=file)
 
 
-def write_metrics(folder: Path, history: Sequence[dict[str, float]]) -> None:
-    """Write the rows of all epochs so far."""
-    columns = list(dict.fromkeys(name for row in history for name in row))
-    with writing(folder / METRICS) as path, path.open("w", newline="") as file:
-        table = csv.DictWriter(file, columns)
-        table.writeheader()
-        table.writerows(history)
-
-
 def write_result(folder: Path, network: nn.Module, progress: Checkpoint, stale: int) -> None:
     """Mark a run as finished, with what it says of itself."""
     parameters = list(network.parameters())
@@ -278,26 +260,6 @@ def write_result(folder: Path, network: nn.Module, progress: Checkpoint, stale: 
     }
     with writing(folder / RESULT) as file:
         file.write_text(json.dumps(result, indent=2) + "\n")
-
-
-def open_events(folder: Path, epoch: int) -> Any:
-    """A writer of TensorBoard events that forgets what an interrupted run wrote after `epoch`."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ImportError(
-            "TensorBoard events need a package: pip install 'explainfix[tensorboard]'",
-            name="tensorboard",
-        ) from None
-    return SummaryWriter(str(folder / "events"), purge_step=epoch + 1)
-
-
-def write_events(events: Any, row: dict[str, float]) -> None:
-    """Write a row as TensorBoard events."""
-    for name, value in row.items():
-        if name != "epoch":
-            events.add_scalar(name.replace(" ", "/", 1), value, int(row["epoch"]))
-    events.flush()
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from ...store.header import HEADER, read_header
-from ...zoo.opening import files_of
+from ...zoo.opening import files_of, split_run, split_weights
+from ...zoo.own import split_factory
 from .config import RunConfig, make_config, read_config
 
 FORMAT = 2  # what the options of a run mean: to be raised if the same options give another run
@@ -84,11 +85,15 @@ def _digest(config: RunConfig, options: Mapping[str, Any]) -> str:
 
 
 def _model_title(model: str) -> str:
-    """A model by its name, its saved file's, or its own file's and factory's."""
-    file, _, factory = model.rpartition(":")
-    if file.endswith(".py"):
-        return f"{Path(file).stem}_{factory}"
-    return Path(model).stem if files_of(model) else model
+    """A model by its name, its run's or file's, or its own file's and factory's; its weights'."""
+    if run := split_run(model):
+        return "_".join((run[0].resolve().name, run[1]))
+    name, weights = split_weights(model)
+    own = split_factory(name)
+    title = Path(name).stem if files_of(name) else name
+    if own:
+        title = f"{Path(own[0]).stem}_{own[1]}"
+    return f"{title}_{Path(weights).stem}" if weights else title
 
 
 def _filters(config: RunConfig) -> str:

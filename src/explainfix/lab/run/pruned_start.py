@@ -9,7 +9,7 @@ from torch import nn
 from ...explanation.saliency import saliency
 from ...prune import channel_prune_, zero_
 from ...recipe import recipes
-from ..data.dataset import Dataset
+from ..data.dataset import Dataset, as_outputs
 from ..data.loader import Share, training_steps
 from .config import RunConfig
 
@@ -35,7 +35,9 @@ def zero_kernels_(model: nn.Module, config: RunConfig, dataset: Dataset) -> None
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        scores = saliency(exact, [(x.double(), y) for x, y in batches])
+        classes = len(dataset.classes)
+        known = [(x, as_outputs(y, classes) if y.is_floating_point() else y) for x, y in batches]
+        scores = saliency(exact, [(x.double(), y) for x, y in known])
         # Other kernels learn: they would not stay zero.
         chosen = {path: scores[path] for path in fixed}
         if config.prune:

@@ -32,7 +32,14 @@ from .checkpoint import (
     write_checkpoint,
 )
 from .config import RunConfig
-from .devices import learning_rate, make_optimizer, open_fabric, started_by_torchrun
+from .devices import (
+    CHANNELS_LAST,
+    learning_rate,
+    make_optimizer,
+    open_fabric,
+    started_by_torchrun,
+    to_channels_last_,
+)
 from .evaluation import check_shapes, collect_outcomes, compute_logits, describe_fault
 from .folder import (
     CHECKPOINT,
@@ -42,21 +49,24 @@ from .folder import (
     Report,
     Run,
     build_model,
-    count_stale,
     find_folder,
     is_finished,
-    is_stale,
     locked,
     open_data,
-    open_events,
     other_lengths,
-    read_history,
     read_run,
+    settle,
     start_run,
-    write_events,
-    write_metrics,
     write_result,
     write_signature,
+)
+from .history import (
+    count_stale,
+    is_stale,
+    open_events,
+    read_history,
+    write_events,
+    write_metrics,
 )
 from .losses import Loss, losses
 from .metrics import MAIN_SCORE, score
@@ -80,7 +90,11 @@ def train(
     if elastic:
         config = replace(config, devices=int(os.environ["WORLD_SIZE"]))
     fabric = open_fabric(config)
+    given, config = config, settle(config)
     dataset = open_data(config)
+    if config != given:
+        note = "Pretrained weights: images are normalised by ImageNet's mean and deviation."
+        dataset = replace(dataset, notes=(note, *dataset.notes))
     config = config.resolved(dataset.task, len(dataset.classes))
     folder = find_folder(Path(runs), config)
     if is_finished(folder, config):
@@ -126,7 +140,7 @@ class _Work:
         self.fabric, self.config, self.folder, self.dataset = fabric, config, folder, dataset
         self.network = build_model(config, dataset)
         if config.channels_last:
-            self.network.to(memory_format=torch.channels_last)
+            to_channels_last_(self.network)
         if config.frugal:
             make_frugal_(self.network)
         self.checkpoint = folder / CHECKPOINT
@@ -183,7 +197,7 @@ class _Work:
         total = torch.zeros((), device=fabric.device)
         for number, (images, targets) in enumerate(fabric.to_device(batches), start=1):
             if config.channels_last:
-                images = images.contiguous(memory_format=torch.channels_last)
+                images = images.contiguous(memory_format=CHANNELS_LAST[images.dim()])
             with fabric.no_backward_sync(self.model, enabled=number < len(batches)):
                 logits = compute_logits(self.model, images)
                 check_shapes(logits, targets, self.dataset)

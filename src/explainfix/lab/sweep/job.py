@@ -11,7 +11,8 @@ import torch
 
 from ..run.checkpoint import writing
 from ..run.config import RunConfig
-from ..run.folder import CONFIG, METRICS, BusyError, Report, is_finished, start_run
+from ..run.folder import CONFIG, BusyError, Report, is_finished, start_run
+from ..run.history import METRICS
 
 FAILED = "failed.txt"
 PATIENCE = 5.0  # seconds

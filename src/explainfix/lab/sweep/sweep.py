@@ -6,7 +6,7 @@ from pathlib import Path
 from ..data.dataset import Task, open_dataset
 from ..run.config import RunConfig
 from ..run.devices import started_by_torchrun
-from ..run.folder import Run, find_folder, is_finished, read_run
+from ..run.folder import Run, find_folder, is_finished, read_run, settle
 from ..run.naming import ENDS
 from .job import FAILED, Job, failure_of
 from .progress import Progress
@@ -70,7 +70,8 @@ def _plan(configs: Mapping[str, RunConfig], runs: Path) -> dict[str, Job]:
     """The folder of each run, which depends on the task of its data."""
     tasks: dict[str, tuple[Task, int]] = {}
     jobs = {}
-    for label, config in configs.items():
+    for label, given in configs.items():
+        config = settle(given)
         data = repr((config.data, config.data_options, config.skip_damaged))
         if data not in tasks:
             opened = open_dataset(

@@ -23,6 +23,7 @@ from ..dataset import Augment, Dataset, Images, Listed, Sample
 from ..images import Levels, read_image
 from ..listing import SPLITS, Item, divide_items, list_items
 from ..masks import Labels, find_labels, read_levels
+from ..normalising import Normalise, hardly_used, levels_of, standardise
 from ..preparation import Preparation
 from ..reading import check_least, check_share
 
@@ -35,6 +36,7 @@ def folder(
     size: int | None = None,
     crop: int | None = None,
     grey: bool = False,
+    normalise: Normalise = "auto",
     flips: Literal["sideways", "both", "none"] = "sideways",
     masks: Literal["values", "binary"] = "values",
     ignore: int | None = None,
@@ -45,9 +47,12 @@ def folder(
     """Your own images, for classes or for masks.
 
     `size` makes every image that many pixels square; `crop` cuts squares out of them to train on,
-    cubes out of volumes. `grey` mixes colours to one channel. Each value of the masks is a class,
-    but for `ignore`, or with `masks="binary"` all but 0 are one. Without val/ and test/ folders,
-    shares of each class are drawn by `seed`.
+    cubes out of volumes. `grey` mixes colours to one channel. Levels are divided by the largest
+    there can be ("range"), stretched between percentiles of each image, standardised by the mean
+    and deviation of the images to train on ("dataset") or of ImageNet, or shown through a DICOM's
+    own window; "auto" is that window and else the range, and percentiles for volumes. Each value of
+    the masks is a class, but for `ignore`, or with `masks="binary"` all but 0 are one. Without val/
+    and test/ folders, shares of each class are drawn by `seed`.
     """
     check_share("val_share", val_share)
     check_share("test_share", test_share)
@@ -60,7 +65,9 @@ def folder(
     tree = Tree(Path(path))
     listing = list_items(tree)
     every = [item for items in listing.groups.values() for item in items]
-    problems = _find_problems(tree, every) | listing.lone
+    volumes = _are_volumes(path, every)
+    levels = levels_of(normalise, volumes=volumes)
+    problems = _find_problems(tree, every, levels) | listing.lone
     damaged = report_damaged(path, problems, skip=skip_damaged)
     groups = divide_items(listing.groups, val_share, test_share, seed)
     bad = set(damaged)
@@ -70,7 +77,6 @@ def folder(
         found[split] = tuple(good)
         if not found[split]:
             raise ValueError(f"the split {split!r} of {path!r} is empty")
-    volumes = _are_volumes(path, [item for items in found.values() for item in items])
     channels = 1 if grey else 3
     if volumes:
         if crop is None and size is None:
@@ -81,12 +87,14 @@ def folder(
         check_one_size([(tree, item.name) for item in found["train"]], "size= or crop=")
     labels = Labels(classes=listing.classes or ("mask",), ignore=ignore)
     if not listing.classes and masks == "values":
-        train, others = (
-            {item.mask[0]: item.mask for split in part if split in found for item in found[split]}
-            for part in (SPLITS[:1], SPLITS[1:])
-        )
-        labels = find_labels(tree, train, others, ignore=ignore)
-    preparation = Preparation(channels=channels, size=size, window=crop if volumes else None)
+        of_split = {s: {i.mask[0]: i.mask for i in items} for s, items in found.items()}
+        others = {k: v for s, part in of_split.items() if s != "train" for k, v in part.items()}
+        labels = find_labels(tree, of_split["train"], others, ignore=ignore)
+    preparation = Preparation(
+        channels=channels, size=size, levels=levels, window=crop if volumes else None
+    )
+    train = {item.name: item.files for item in found["train"]}
+    preparation = standardise(preparation, normalise, tree, train)
     splits: dict[str, Images] = {
         split: Listed(
             tuple(item.name for item in items), partial(_read, tree, items, preparation, labels)
@@ -104,18 +112,19 @@ def folder(
         splits=splits,
         steps=tuple(steps),
         damaged=damaged,
+        notes=tuple(hardly_used(preparation, tree, train)),
     )
 
 
-def _find_problems(tree: Tree, items: Sequence[Item]) -> dict[str, list[str]]:
+def _find_problems(tree: Tree, items: Sequence[Item], levels: Levels) -> dict[str, list[str]]:
     """What is damaged. Masks may have any levels."""
     files: dict[Levels, list[str]] = defaultdict(list)
     for item in items:
-        files["file"] += item.files
+        files[levels] += item.files
         files["percentiles"] += item.mask
     problems: dict[str, list[str]] = defaultdict(list)
-    for levels, names in files.items():
-        for what, damaged in find_damaged(tree, names, levels=levels).items():
+    for kind, names in files.items():
+        for what, damaged in find_damaged(tree, names, levels=kind).items():
             problems[what] += damaged
     return dict(problems)
 
