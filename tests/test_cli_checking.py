@@ -29,11 +29,13 @@ def test_exit_codes_and_what_is_printed(files, capsys):
     capsys.readouterr()
     assert main(["check", "good.safetensors", "--baseline", "good.json"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("All 56 checks passed (dead 16, idle 16, fixed 8, drift 16).")
+    assert printed.startswith("Random weights: this shows the initialisation")
+    assert "All 56 checks passed (dead 16, idle 16, fixed 8, drift 16)." in printed
     assert main(["check", "good.safetensors"]) == 0
     assert "Drift was not checked: no baseline was given." in capsys.readouterr().out
     assert main(["check", "bad.safetensors", "--baseline", "good.json"]) == 1
     printed = capsys.readouterr().out
+    assert "Random weights" not in printed  # something has changed them
     assert "\x1b" not in printed
     assert max(map(len, printed.splitlines())) <= 80
     for said in ("encoder.0.0.3", "all 192 kernels are zero", "of its energy at other frequencies"):

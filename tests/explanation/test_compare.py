@@ -151,6 +151,20 @@ def test_distance_is_the_share_of_energy_that_moved():
     assert xf.compare(first, second).layers[""].distance == pytest.approx(1.0, abs=1e-6)
 
 
+def test_random_weights_are_said_of_either_or_both():
+    first, second = (xf.create_model("unetd") for _ in range(2))
+    words = ": this shows the initialisation, not what was learned."
+    both = xf.compare(first, second)
+    assert both.warning == f"Random weights in both networks{words}"
+    assert repr(both).splitlines()[1] == both.warning
+    with torch.no_grad():
+        second.head.weight.add_(1)
+    assert xf.compare(first, second).warning == f"Random weights in before{words}"
+    assert xf.compare(second, first, titles=("a", "b")).warning == f"Random weights in b{words}"
+    assert xf.compare(second, second).warning is None
+    assert both.as_dict()["warning"] == both.warning
+
+
 def test_the_table(fixed):
     table = xf.compare(fixed, UNetD()).table()
     assert table.loc["encoder.0.0.3", "changed"] == 18

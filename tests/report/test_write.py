@@ -9,7 +9,7 @@ from torch import nn
 import explainfix as xf
 from explainfix.prune.state import Barrier
 from explainfix.report.pruning import describe_exactness, pruning_data
-from explainfix.report.write import page_data
+from explainfix.report.write import page_data, write_page
 
 
 @pytest.fixture
@@ -60,6 +60,29 @@ def test_an_explanation_read_from_a_file_has_a_page_too(why, tmp_path):
     why.save(tmp_path / "why.parquet")
     xf.Explanation.load(tmp_path / "why.parquet").to_html(tmp_path / "why.html")
     assert (tmp_path / "why.html").stat().st_size > 20_000
+
+
+def test_random_weights_are_on_the_page_and_on_that_of_a_comparison(tmp_path):
+    model = xf.create_model("unetd")
+    words = "Random weights: this shows the initialisation, not what was learned."
+    assert page_data(xf.explain(model))["warning"] == words
+    both = xf.compare(model, model)
+    assert page_data(both.before, both)["warning"].startswith("Random weights in both networks:")
+    assert "initialisation, not what was learned" in xf.explain(model)._repr_html_()
+    with torch.no_grad():
+        model.head.weight.add_(1)
+    assert page_data(xf.explain(model))["warning"] is None
+
+
+def test_a_page_compares_a_whole_network_with_a_pruned_one(tmp_path):
+    whole, half = (torch.nn.Sequential(torch.nn.Conv2d(1, n, 3)) for n in (4, 2))
+    found = xf.compare(whole, half)
+    data = json.loads(json.dumps(page_data(found.before, found)))
+    assert data["layers"][0]["other"]["kernels"] == 2
+    assert sum(data["layers"][0]["other"]["difference"]) == pytest.approx(0, abs=1e-9)
+    assert data["comparison"]["layers"][0]["changed"] is None
+    write_page(found.before, tmp_path / "both.html", comparison=found)
+    assert "other shape" in (tmp_path / "both.html").read_text()
 
 
 def test_a_resnet50_page_is_small(tmp_path):

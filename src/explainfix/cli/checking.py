@@ -12,6 +12,7 @@ from rich.markup import escape
 from ..explanation import Explanation, Thresholds, check
 from ..report.junit import junit_text
 from ..store import written
+from ..untrained import RANDOM
 from .app import Build, Force, Json, Model, app, open_model
 from .printing import check_output, new_table, print_json
 
@@ -56,6 +57,8 @@ def check_(
         print_json(report.as_dict() | {"seconds": seconds})
         return int(not report.ok)
     out = Console(highlight=False)
+    if report.untrained:
+        out.print(f"[bold]{RANDOM}[/bold]\n")
     out.print(f"[bold]{escape(report.verdict)}[/bold]")
     if report.failures:
         table = new_table("check")

@@ -179,7 +179,8 @@ def _comparison_table(difference: Comparison) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for heading in ("A", "B"):
         table.add_column(heading, no_wrap=True)
-    if difference.fixed:
+    any_fixed = any(difference.fixed_by(path) for path in difference.changed)
+    if any_fixed:
         table.add_column("fixed by")
     for path in difference.changed:
         change = difference.layers[path]
@@ -193,7 +194,7 @@ def _comparison_table(difference: Comparison) -> Table:
             as_change(change.change),
             "other" if change.changed is None else f"{change.changed / change.kernels:.0%}",
             *(_blocks(shares, top=top, most=9) for shares in pair),
-            *([difference.fixed_by(path)] if difference.fixed else []),
+            *([difference.fixed_by(path)] if any_fixed else []),
         )
     same = len(difference.layers) - len(difference.changed)
     if same:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..layers import Convolution, matching, select_layers
 from ..recipe import changed_layers, recipe_of
 from ..registry import Shown, unknown
+from ..untrained import RANDOM, is_untrained
 from .basis import Basis, make_basis
 from .compare import spectral_distance
 from .explanation import Explanation
@@ -76,6 +77,7 @@ class CheckReport(Shown):
 
     title: str
     findings: tuple[Finding, ...]
+    untrained: bool = False  # the weights are random, as the model was built
 
     @property
     def failures(self) -> tuple[Finding, ...]:
@@ -115,13 +117,14 @@ class CheckReport(Shown):
         return {
             "title": self.title,
             "ok": self.ok,
+            "untrained": self.untrained,
             "verdict": self.verdict,
             "failures": [asdict(finding) for finding in self.failures],
             "findings": [asdict(finding) for finding in self.findings],
         }
 
     def __repr__(self) -> str:
-        return f"Check of {self.title}: {self.verdict}"
+        return f"Check of {self.title}: {self.verdict}" + f"\n{RANDOM}" * self.untrained
 
 
 def check(
@@ -167,7 +170,7 @@ def check(
         found += _fixed(path, layer, moved, baseline)
         if alive.ok and spectra is not None:
             found.append(spectra.drift(path, layer, limits))
-    return CheckReport(title or type(model).__name__, tuple(found))
+    return CheckReport(title or type(model).__name__, tuple(found), is_untrained(model))
 
 
 def _norms(layer: Convolution) -> Tensor:

@@ -177,7 +177,7 @@ def _(report: CheckReport) -> Card:
     rows = [[finding.check, finding.layer, finding.text] for finding in report.failures]
     return Card(
         title=f"Check of {report.title}",
-        sentences=[report.verdict],
+        sentences=[RANDOM if report.untrained else "", report.verdict],
         headings=["check", "layer", "what is wrong"],
         rows=rows,
     )
