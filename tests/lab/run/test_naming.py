@@ -6,7 +6,7 @@ import pytest
 
 import explainfix as xf
 from explainfix.lab.run.config import RunConfig
-from explainfix.lab.run.naming import differences, former_name, run_name
+from explainfix.lab.run.naming import differences, run_name
 
 
 def test_the_name_changes_with_what_changes_the_result_only(tmp_path):
@@ -54,8 +54,6 @@ def test_epochs_make_another_run_where_the_rate_depends_on_them():
     assert run_name(constant) == run_name(replace(constant, epochs=50, patience=3))
     assert run_name(cycle) == run_name(replace(cycle, patience=3))
     assert run_name(cycle) != run_name(replace(cycle, epochs=50))
-    assert former_name(constant) != former_name(replace(constant, epochs=50))
-    assert former_name(cycle) == run_name(cycle)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from explainfix.lab.run.checkpoint import Checkpoint, read_checkpoint, write_che
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.devices import learning_rate
 from explainfix.lab.run.folder import read_run
-from explainfix.lab.run.naming import former_name
 from explainfix.lab.run.process import keep_large_blocks
 from explainfix.lab.run.train import train
 
@@ -111,7 +110,6 @@ import torch
 torch.set_num_threads(1)
 from explainfix.lab.run.config import make_config, read_config
 from explainfix.lab.run.folder import read_run
-from explainfix.lab.run.naming import former_name
 from explainfix.lab.run.train import train
 
 config, folder = make_config(read_config(sys.argv[1])), Path(sys.argv[2])
@@ -234,18 +232,6 @@ def test_labels_that_cannot_be_scored_are_remembered_after_a_kill(config, tmp_pa
     (run.folder / "result.json").unlink()  # killed after the last checkpoint
     again = train(few, runs=tmp_path / "killed")
     assert again.result["left_out"] == whole.result["left_out"] != {}
-
-
-def test_a_run_of_a_former_name_is_found(config, tmp_path):
-    run = train(config, runs=tmp_path)
-    former = run.folder.rename(tmp_path / former_name(run.config))
-    stamp = (former / "result.json").stat().st_mtime_ns
-    assert train(config, runs=tmp_path).folder == former
-    assert (former / "result.json").stat().st_mtime_ns == stamp
-    # The same name, but other options, as if a default had changed since.
-    text = (former / "config.toml").read_text()
-    (former / "config.toml").write_text(text.replace("# clip =", "clip = 0.5"))
-    assert train(config, runs=tmp_path).folder == run.folder
 
 
 def test_another_run_under_the_same_name_is_refused(config, tmp_path):

@@ -26,7 +26,7 @@ from ..data.loader import Share, training_steps
 from .checkpoint import Checkpoint, writing
 from .config import RunConfig, make_config, read_config
 from .history import is_stale, read_history
-from .naming import differences, former_name, run_name, run_title
+from .naming import differences, run_name, run_title
 from .pruned_start import zero_kernels_
 
 if TYPE_CHECKING:
@@ -137,11 +137,11 @@ def set_filters_(model: nn.Module, config: RunConfig, dataset: Dataset) -> None:
 
 
 def find_folder(runs: Path, config: RunConfig) -> Path:
-    """Where a run is, or is to be: under its name, or the one that names formerly had.
+    """Where a run is, or is to be.
 
     What is there must be the run that is asked for, and not have had more epochs.
     """
-    folder, former = runs / run_name(config), runs / former_name(config)
+    folder = runs / run_name(config)
     if (folder / CONFIG).is_file():
         if others := differences(folder / CONFIG, config):
             told = ", ".join(f"{k} is {old!r}, not {new!r}" for k, (old, new) in others.items())
@@ -151,8 +151,6 @@ def find_folder(runs: Path, config: RunConfig) -> Path:
                 f"{str(folder)!r} has had {done} epochs, more than the {config.epochs} asked for: "
                 "ask for as many, or for other runs (--runs)"
             )
-    elif (former / CONFIG).is_file() and not differences(former / CONFIG, config):
-        return former
     return folder
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,7 @@ from ...zoo.opening import files_of, split_run, split_weights
 from ...zoo.own import split_factory
 from .config import RunConfig, make_config, read_config
 
-FORMAT = 2  # what the options of a run mean: to be raised if the same options give another run
-# Options that came later, as they are in a run without them: names of earlier runs stay.
-LATER = {"mix": False, "steer": False, "steer_filters": None, "steer_energy": None, "augment": ()}
-# Rules whose filters are others than formerly with the same options: earlier runs of them are not
-# found. "fill" is what a pruned start is filled with.
-RENEWED = {"psine": 2, "guidedsteer": 2, "fill": 2}
+FORMAT = 3  # what the options of a run mean: to be raised if the same options give another run
 HARMLESS = ("workers", "checkpoint_seconds", "tensorboard", "frugal")  # no result depends on these
 ENDS = ("epochs", "patience")  # when a run ends, and nothing of what it does until then
 
@@ -32,7 +26,7 @@ def run_name(config: RunConfig) -> str:
     It changes with any option that may change the result, with the content of the files that
     `model`, `weights` and `fix_guide` name, and with what runs of this version mean.
     """
-    return f"{run_title(config)}-{_digest(config, decisive(config))}"
+    return f"{run_title(config)}-{_digest(config)}"
 
 
 def run_title(config: RunConfig) -> str:
@@ -44,13 +38,6 @@ def run_title(config: RunConfig) -> str:
     source, _, path = config.data.partition(":")
     data = f"{source}_{Path(path).stem}" if path else source
     return _joined(_model_title(config.model), data, _filters(config))
-
-
-def former_name(config: RunConfig) -> str:
-    """The folder as it was named when all names had the number of epochs."""
-    model = Path(config.model).stem if files_of(config.model) else config.model
-    title = _joined(model, config.data.partition(":")[0], config.fix or "learned")
-    return f"{title}-{_digest(config, decisive(config) | {'epochs': config.epochs})}"
 
 
 def decisive(config: RunConfig) -> dict[str, Any]:
@@ -74,13 +61,10 @@ def differences(path: Path, config: RunConfig) -> dict[str, tuple[Any, Any]]:
     return {name: (there[name], here[name]) for name in here if there[name] != here[name]}
 
 
-def _digest(config: RunConfig, options: Mapping[str, Any]) -> str:
-    told = {k: v for k, v in options.items() if k not in LATER or v != LATER[k]}
-    used = [config.fix, "fill" if config.prune else None]
-    renewed = [[rule, RENEWED[rule]] for rule in used if rule in RENEWED]
+def _digest(config: RunConfig) -> str:
     given = (config.model, config.weights, config.fix_guide)
     files = [_fingerprint(text) for text in given if text]
-    text = json.dumps([FORMAT, told, *renewed, files], sort_keys=True)
+    text = json.dumps([FORMAT, decisive(config), files], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
