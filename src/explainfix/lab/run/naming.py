@@ -74,7 +74,7 @@ def _model_title(model: str) -> str:
         return "_".join((run[0].resolve().name, run[1]))
     name, weights = split_weights(model)
     own = split_factory(name)
-    title = Path(name).stem if files_of(name) else name
+    title = Path(name).stem if name.endswith(".safetensors") else name
     if own:
         title = f"{Path(own[0]).stem}_{own[1]}"
     return f"{title}_{Path(weights).stem}" if weights else title
