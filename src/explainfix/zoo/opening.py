@@ -7,11 +7,11 @@ from torch import nn
 from ..filters.guidedsteer import SHIPPED
 from ..layers import Track
 from ..registry import openers
-from ..store import is_saved, load, split_part
+from ..store import holds_model, load, split_part
 from .create import create_model
 from .own import split_factory, which_factory
 
-WHICH = ("best", "last")  # weights of a run
+RUN, WHICH = "config.toml", ("best", "last")  # what makes a folder a run, and its weights
 
 
 def open_network(
@@ -31,7 +31,7 @@ def open_network(
     run = split_run(text)
     if file is not None and weights is not None and not run:
         raise ValueError(f"{text!r} names its weights already: it takes no --weights")
-    if run or _is_file_of_model(text):
+    if run or is_saved(text):
         if (weights, num_classes, in_channels) != (None, None, None):
             raise ValueError(
                 f"{text!r} is a saved model and complete: it takes no --weights, --num-classes or "
@@ -65,13 +65,14 @@ def open_guide(text: str, *, progress: Track | None = None) -> nn.Module | str:
 
 def is_complete(text: str) -> bool:
     """Whether this names a network with its numbers of channels and classes: a saved one, a run."""
-    if split_run(text) or _is_file_of_model(text):
+    if split_run(text) or is_saved(text):
         return True
     file = split_weights(text)[1]
-    return file is not None and Path(file).is_file() and is_saved(file)
+    return file is not None and Path(file).is_file() and holds_model(file)
 
 
-def _is_file_of_model(text: str) -> bool:
+def is_saved(text: str) -> bool:
+    """Whether this names a file that `save` wrote, alone."""
     return text.endswith(".safetensors") and split_weights(text)[1] is None
 
 
@@ -81,7 +82,7 @@ def split_weights(text: str) -> tuple[str, str | None]:
     >>> split_weights("unetd@weights.pth"), split_weights("a@b/my_net.py:unet@weights.pth")
     (('unetd', 'weights.pth'), ('a@b/my_net.py:unet', 'weights.pth'))
     """
-    if Path(text).exists() or split_factory(text):
+    if Path(text).is_file() or split_factory(text):
         return text, None
     parts = text.split("@")
     for count in range(len(parts) - 1, 0, -1):
@@ -92,11 +93,12 @@ def split_weights(text: str) -> tuple[str, str | None]:
 
 
 def split_run(text: str) -> tuple[Path, str] | None:
-    """RUN or RUN@last in two, if there is such a folder."""
-    if Path(text).is_dir():
-        return Path(text), WHICH[0]
+    """RUN or RUN@last in two, if that is the folder of a run."""
     folder, _, which = text.rpartition("@")
-    return (Path(folder), which) if which in WHICH and Path(folder).is_dir() else None
+    for path, weights in ((text, WHICH[0]), (folder, which)):
+        if weights in WHICH and (Path(path) / RUN).is_file():
+            return Path(path), weights
+    return None
 
 
 def files_of(text: str) -> list[Path]:
