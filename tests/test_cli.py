@@ -39,6 +39,7 @@ decoder.3.after.3      3x3       18         162  0.14%
 
 unetd: 116,695 parameters, 12,744 (10.9%) in 16 spatial layers, 0 fixed
 With all of them fixed, 103,951 (89.1%) would be left to learn.
+Random weights: this shows the initialisation, not what was learned.
 """
 
 
@@ -226,13 +227,26 @@ class TestExplain:
         )
         return file
 
-    def test_without_data(self, capsys):
+    @pytest.fixture
+    def trained(self, tmp_path):
+        """Weights of whatever origin: nobody knows that they are random."""
+        torch.save(xf.create_model("unetd").state_dict(), tmp_path / "w.pth")
+        return tmp_path / "w.pth"
+
+    def test_without_data(self, trained, capsys):
         assert main(["explain", "unetd"]) == 0
         printed = capsys.readouterr().out
         assert "decoder.3.after.3" in printed
         assert "Not weighted: no data was given" in printed
-        assert "Give data to see what matters" in printed
+        assert printed.startswith(
+            "Random weights: this shows the initialisation, not what was lear"
+        )
+        assert "Give data" not in printed
         assert max(map(len, printed.splitlines())) <= 80
+        assert main(["explain", f"unetd@{trained}"]) == 0
+        printed = capsys.readouterr().out
+        assert "Random weights" not in printed
+        assert "Give data to see what matters" in printed
 
     @pytest.mark.parametrize("suffix", ["html", "png", "svg", "pdf", "json", "csv", "parquet"])
     def test_every_kind_of_file(self, tmp_path, suffix, capsys):
@@ -245,9 +259,15 @@ class TestExplain:
         if suffix in ("json", "csv", "parquet"):
             assert len(xf.Explanation.load(file)) == 16
 
-    def test_with_data(self, data, capsys):
-        assert main(["explain", "unetd", "--data", str(data), "--batch-size", "2", "--json"]) == 0
+    def test_with_data(self, data, trained, capsys):
+        words = ["--data", str(data), "--batch-size", "2", "--json"]
+        assert main(["explain", "unetd", *words]) == 0
         printed = json.loads(capsys.readouterr().out)
+        assert printed["untrained"]
+        assert [advice["kind"] for advice in printed["advice"]] == ["untrained"]
+        assert main(["explain", f"unetd@{trained}", *words]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert not printed["untrained"]
         assert printed["weighted"]
         assert sum(layer["saliency_share"] for layer in printed["layers"]) == pytest.approx(1)
         assert {advice["kind"] for advice in printed["advice"]} >= {"zeroing", "frequency"}

@@ -104,6 +104,14 @@ def test_a_named_model_with_a_saved_file(folder, capsys):
     assert "does not fit the model" in capsys.readouterr().err
 
 
+def test_a_folder_of_the_same_name_is_no_run(folder, capsys):
+    (folder / "unetd").mkdir()
+    succeed("info", "unetd")
+    (folder / "things").mkdir()
+    assert main(["info", "things"]) == 2
+    assert "'things' is a folder, but not a run's" in capsys.readouterr().err
+
+
 def test_precision_is_that_of_the_file(folder):
     model = xf.create_model("my_net.py:unet").half()
     xf.save(model, "half.safetensors")

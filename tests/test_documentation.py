@@ -4,6 +4,7 @@ import io
 import re
 import shlex
 from contextlib import redirect_stdout
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ def test_examples_run(page, tmp_path, monkeypatch):
         elif language == "sh":
             for line in text.splitlines():
                 words = shlex.split(line, comments=True)
+                words = [found for word in words for found in sorted(glob(word)) or [word]]  # noqa: PTH207
                 if words[:1] == ["explainfix"]:
                     with redirect_stdout(io.StringIO()) as out:
                         assert main(words[1:]) == 0, line

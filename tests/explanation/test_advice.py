@@ -143,3 +143,76 @@ def test_what_steering_would_save():
     assert why.layers["0"].steered == 8 * 9 + 64 * 8
     kept = xf.steer_(model, energy=0.95).params_kept
     assert f"would have {kept:.0%} of their weights" in advice.text
+
+
+class TestWhatIsNotAdvised:
+    @pytest.mark.parametrize("method", ["ghaar", "guidedsteer"])
+    def test_a_rule_to_a_network_that_was_fixed(self, method):
+        model = blocks()
+        xf.fix_(model, method)
+        why = xf.explain(model)
+        assert not any("suit" in each.text for each in why.advice())
+        assert not said(why, "chance")  # a rule is no chance
+        (advice,) = said(why, "frequency")
+        assert f"That is how they were fixed, by {method}." in advice.text
+
+    def test_learned_layers_are_judged_without_the_fixed(self):
+        model = blocks()
+        xf.fix_(model, "ghaar", layers="features.block0.*")
+        (advice,) = said(xf.explain(model), "frequency")
+        assert advice.title == "No frequency is favoured"
+        assert "a learned layer's energy" in advice.text
+        (advice,) = said(xf.explain(model), "chance")
+        assert "of 12 learned layers" in advice.text
+
+    def test_a_rule_by_noise(self):
+        """One layer of low frequencies beside many of noise."""
+        model = blocks()
+        model.features.block0[0].weight.data.fill_(1.0)
+        for _, layer in zip(range(3), model.features.block1, strict=False):
+            layer.weight.data.fill_(1.0)
+        (advice,) = said(xf.explain(model), "frequency")
+        assert advice.title == "Low frequencies are favoured"
+        assert "layers look like noise: no rule is to be had from that" in advice.text
+        assert "suit" not in advice.text
+
+    def test_a_rule_by_what_is_learned(self):
+        model = blocks()
+        for layer in xf.spatial_layers(model).values():
+            layer.weight.data += 0.2
+        (advice,) = said(xf.explain(model), "frequency")
+        assert "ghaar or guidedsteer, suit this network" in advice.text
+
+    def test_anything_by_random_weights(self):
+        model = xf.create_model("unetd")
+        why = xf.explain(model, saliency=scores_of(model))
+        assert why.untrained
+        assert [each.kind for each in why.advice()] == ["untrained"]
+        assert str(why.advice()[0]).startswith(
+            "Random weights. This shows the initialisation, not what was learned."
+        )
+        with torch.no_grad():
+            model.head.weight += 1
+        assert not xf.explain(model).untrained
+
+    def test_to_empty_most_layers(self):
+        model = blocks()
+        scores = saliency(model, lambda n: 10.0**-n)
+        why = xf.explain(model, saliency=scores)
+        (advice,) = said(why, "zeroing")
+        assert advice.title == "The saliency is in few layers"
+        assert "but empty 9 of 18 layers" in advice.text
+        (advice,) = said(why, "layers")
+        assert "no candidates for pruning" in advice.text
+
+    def test_to_empty_no_layers(self):
+        model = blocks()
+        scores = saliency(model, lambda n: 1.0)
+        for value in scores.values():
+            value.flatten()[:60] = 1e-6
+        (advice,) = said(xf.explain(model, saliency=scores), "zeroing")
+        assert "empty" not in advice.text
+
+
+def scores_of(model):
+    return {p: torch.rand(each.weight.shape[:2]) for p, each in xf.spatial_layers(model).items()}

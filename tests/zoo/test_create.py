@@ -55,6 +55,24 @@ class TestSpecs:
         assert (model[0].in_channels, model[1].out_channels) == (1, 7)
         assert isinstance(xf.create_model(f"{factory}:plain"), nn.Conv2d)
 
+    def test_a_file_with_what_lies_beside_it(self, tmp_path):
+        (tmp_path / "beside_it.py").write_text("width = 5\n")
+        (tmp_path / "nets.py").write_text(
+            "from __future__ import annotations\n"
+            "from dataclasses import dataclass\n"
+            "from torch import nn\n"
+            "@dataclass\n"
+            "class Sizes:\n"
+            "    kernel: int = 3\n"
+            "def make():\n"
+            "    from beside_it import width\n"
+            "    return nn.Conv2d(3, width, Sizes().kernel)\n"
+        )
+        before = list(sys.path)
+        assert xf.create_model(f"{tmp_path / 'nets.py'}:make").out_channels == 5
+        assert sys.path == before
+        assert not any(name.startswith("explainfix_own") for name in sys.modules)
+
     def test_the_order_of_colours_is_not_invented_for_random_stems(self):
         """Six channels have six different random filters, not three twice."""
         stem = xf.create_model("torchvision:resnet18", in_channels=6).conv1.weight

@@ -1,9 +1,12 @@
 """Tensors from files of whatever origin, and which of them are a model's. Nothing is executed."""
 
+import argparse
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -136,7 +139,8 @@ def _is_pickle(path: Path) -> bool:
 
 def _read_pickle(path: Path) -> object:
     try:
-        content: object = torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(_plain_data()):
+            content: object = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises half a dozen unrelated types
         if refused := re.search(r"GLOBAL ([\w.]+)", str(error)):
             raise ValueError(
@@ -147,9 +151,21 @@ def _read_pickle(path: Path) -> object:
             ) from None
         reason = str(error).splitlines()[0]
         raise ValueError(
-            f"{str(path)!r} is damaged, or no checkpoint ({type(error).__name__}: {reason})"
+            f"{str(path)!r} is damaged, or holds more than tensors, which is not read "
+            f"({type(error).__name__}: {reason})"
         ) from None
     return content
+
+
+def _plain_data() -> list[Any]:
+    """What training programs keep beside weights and is data alone: numbers, options, paths."""
+    number = np.float64(0).__reduce__()[0]
+    kinds = (bool, np.int32, np.int64, np.float32, np.float64)
+    renamed = [(number, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
+    for module in ("pathlib", "pathlib._local"):
+        renamed += [(PurePosixPath, f"{module}.PosixPath")]
+        renamed += [(PureWindowsPath, f"{module}.WindowsPath")]
+    return [argparse.Namespace, np.dtype, *(type(np.dtype(kind)) for kind in kinds), *renamed]
 
 
 def _flatten(content: object, way: tuple[str, ...] = ()) -> Iterator[tuple[str, Tensor]]:

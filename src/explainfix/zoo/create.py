@@ -109,6 +109,8 @@ def _parse(spec: str) -> tuple[str, str]:
         raise ValueError(f"{spec!r} holds weights alone: say of which model, {f'NAME@{spec}'!r}")
     if spec in models:
         return spec, spec
+    if file.is_dir():
+        raise ValueError(f"{spec!r} is a folder, but not a run's: it has no config.toml")
     source, colon, name = spec.partition(":")
     if colon and source in models:
         return source, name

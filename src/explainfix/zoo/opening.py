@@ -11,7 +11,7 @@ from ..store import is_saved, load, split_part
 from .create import create_model
 from .own import split_factory, which_factory
 
-WHICH = ("best", "last")  # weights of a run
+RUN, WHICH = "config.toml", ("best", "last")  # what makes a folder a run, and its weights
 
 
 def open_network(
@@ -81,7 +81,7 @@ def split_weights(text: str) -> tuple[str, str | None]:
     >>> split_weights("unetd@weights.pth"), split_weights("a@b/my_net.py:unet@weights.pth")
     (('unetd', 'weights.pth'), ('a@b/my_net.py:unet', 'weights.pth'))
     """
-    if Path(text).exists() or split_factory(text):
+    if Path(text).is_file() or split_factory(text):
         return text, None
     parts = text.split("@")
     for count in range(len(parts) - 1, 0, -1):
@@ -92,11 +92,12 @@ def split_weights(text: str) -> tuple[str, str | None]:
 
 
 def split_run(text: str) -> tuple[Path, str] | None:
-    """RUN or RUN@last in two, if there is such a folder."""
-    if Path(text).is_dir():
-        return Path(text), WHICH[0]
+    """RUN or RUN@last in two, if that is the folder of a run."""
     folder, _, which = text.rpartition("@")
-    return (Path(folder), which) if which in WHICH and Path(folder).is_dir() else None
+    for path, weights in ((text, WHICH[0]), (folder, which)):
+        if weights in WHICH and (Path(path) / RUN).is_file():
+            return Path(path), weights
+    return None
 
 
 def files_of(text: str) -> list[Path]:

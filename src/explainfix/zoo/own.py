@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import inspect
 import re
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,13 +35,17 @@ def build_own(
     file, _, factory = name.rpartition(":")
     if pretrained:
         raise ValueError(f"{name!r} has no pretrained weights to look up; pass weights=FILE")
-    module = _run_file(Path(file))
+    with _as_a_script(Path(file)) as module:
+        return _call(module, file, factory, num_classes=num_classes, in_channels=in_channels)
+
+
+def _call(module: ModuleType, file: str, factory: str, **counts: int | None) -> nn.Module:
+    name = f"{file}:{factory}"
     functions = [n for n, f in vars(module).items() if callable(f) and not n.startswith("_")]
     if factory not in functions:
         raise unknown(f"function in {file!r}:", factory, list_factories(Path(file)) or functions)
     build = getattr(module, factory)
-    given = zip(COUNTS, (num_classes, in_channels), strict=True)
-    options = {option: count for option, count in given if count is not None}
+    options = {option: count for option, count in counts.items() if count is not None}
     accepted = inspect.signature(build).parameters.values()
     for option in options:
         if not any(p.name == option or p.kind is p.VAR_KEYWORD for p in accepted):
@@ -95,16 +100,24 @@ def _is_required(parameter: inspect.Parameter) -> bool:
     return parameter.default is parameter.empty and not variable
 
 
-def _run_file(file: Path) -> ModuleType:
+@contextmanager
+def _as_a_script(file: Path) -> Iterator[ModuleType]:
+    """Run a file as Python runs a script: what it imports is looked for beside it first."""
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {str(file)!r}")
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    spec = importlib.util.spec_from_file_location(f"explainfix_own_{file.stem}", file)
     if spec is None or spec.loader is None:
         raise ValueError(f"{str(file)!r} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    with _failures_placed(f"{str(file)!r} could not be run:", file):
-        spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(file.resolve().parent))
+    sys.modules[module.__name__] = module  # dataclasses look there for their own module
+    try:
+        with _failures_placed(f"{str(file)!r} could not be run:", file):
+            spec.loader.exec_module(module)
+        yield module
+    finally:
+        sys.path.remove(str(file.resolve().parent))
+        del sys.modules[module.__name__]
 
 
 @contextmanager
