@@ -345,6 +345,7 @@ class TestCompare:
             "All 8 fixed layers are as they were fixed. 1 of 16 layers changed"
         )
         assert "and 15 layers that did not change" in printed
+        assert "\x1b" not in printed
         assert max(map(len, printed.splitlines())) <= 80
         assert main(["compare", before, broken, "--json"]) == 0
         printed = json.loads(capsys.readouterr().out)

@@ -8,6 +8,7 @@ import torch
 
 import explainfix as xf
 from explainfix.cli import main
+from explainfix.explanation import check
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_every_kind_of_baseline(files, ending):
     assert main(["explain", "good.safetensors", "-o", f"kept.{ending}", "--force"]) == 0
     (finding, *_) = (
         f
-        for f in xf.check(
+        for f in check(
             xf.load("good.safetensors"), baseline=xf.Explanation.load(f"kept.{ending}")
         ).findings
         if f.check == "drift"

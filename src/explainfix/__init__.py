@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import filters as filters  # registers the methods
 from . import report as report  # registers how results are drawn
-from .explanation import Explanation, check, compare, explain, saliency
+from .explanation import Explanation, compare, explain, saliency
 from .fix import fix_, list_filters, unfix_
 from .layers import spatial_layers
 from .prune import channel_prune_, fill_zero_, prune_, zero_
@@ -24,7 +24,6 @@ __all__ = [
     "Explanation",
     "Recipe",
     "channel_prune_",
-    "check",
     "check_fixed",
     "compare",
     "create_model",

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import explainfix as xf
-from explainfix.explanation import Thresholds
+from explainfix.explanation import Thresholds, check
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def failed(report):
 
 
 def test_a_sound_network_passes(model):
-    report = xf.check(model, baseline=xf.explain(model))
+    report = check(model, baseline=xf.explain(model))
     assert report.ok
     assert report.verdict == "All 9 checks passed (dead 3, idle 3, drift 3)."
     assert repr(report) == f"Check of ModuleDict: {report.verdict}"
@@ -27,7 +27,7 @@ def test_a_sound_network_passes(model):
 
 
 def test_every_kind_of_convolution_is_checked(every_convolution):
-    report = xf.check(every_convolution, baseline=xf.explain(every_convolution))
+    report = check(every_convolution, baseline=xf.explain(every_convolution))
     assert report.ok
     checked = {finding.layer for finding in report.findings if finding.check == "drift"}
     assert checked == set(xf.spatial_layers(every_convolution))
@@ -37,7 +37,7 @@ def test_every_kind_of_convolution_is_checked(every_convolution):
 def test_weights_that_are_not_finite(model, value):
     with torch.no_grad():
         model["b"].weight[2, 1, 0, 0] = value
-    report = xf.check(model)
+    report = check(model)
     assert failed(report) == [("dead", "b")]
     assert report.failures[0].text == "1 of 24 kernels have NaN or infinite weights"
 
@@ -46,7 +46,7 @@ def test_dead_layers_are_zero_and_not_merely_small(model):
     with torch.no_grad():
         model["a"].weight.zero_()
         model["b"].weight.mul_(1e-30)  # whose squares float32 cannot hold
-    report = xf.check(model)
+    report = check(model)
     assert failed(report) == [("dead", "a")]
 
 
@@ -56,27 +56,27 @@ def test_idle_kernels_are_counted_against_a_loop(model):
         model["c"].weight[4, :2] = 0
     norms = [float(kernel.norm()) for kernel in model["c"].weight.detach().flatten(0, 1)]
     idle = sum(norm <= 1e-3 * sum(norms) / len(norms) for norm in norms)
-    report = xf.check(model)
+    report = check(model)
     assert failed(report) == [("idle", "c")]
     assert report.failures[0].figure == pytest.approx(idle / 24) == pytest.approx(18 / 24)
-    assert xf.check(model, thresholds=Thresholds(idle=0.75)).ok
-    assert not xf.check(model, thresholds=Thresholds(idle=0.74)).ok
-    zeros = xf.check(model, thresholds=Thresholds(idle=0, idle_norm=0))
+    assert check(model, thresholds=Thresholds(idle=0.75)).ok
+    assert not check(model, thresholds=Thresholds(idle=0.74)).ok
+    zeros = check(model, thresholds=Thresholds(idle=0, idle_norm=0))
     assert zeros.failures[0].figure == pytest.approx(2 / 24)
 
 
 def test_fixed_filters_that_moved_or_are_fixed_no_more(model):
     xf.fix_(model, "ghaar", layers=["a", "b"])
     baseline = xf.explain(model)
-    assert [f.layer for f in xf.check(model).findings if f.check == "fixed"] == ["a", "b"]
+    assert [f.layer for f in check(model).findings if f.check == "fixed"] == ["a", "b"]
     xf.unfix_(model, "b")
-    assert xf.check(model).ok  # nothing says that it was fixed
-    report = xf.check(model, baseline=baseline)
+    assert check(model).ok  # nothing says that it was fixed
+    report = check(model, baseline=baseline)
     assert failed(report) == [("fixed", "b")]
     assert report.failures[0].text == "fixed by 'ghaar' in the baseline, not fixed now"
     with torch.no_grad():
         model["a"].weight[0, 0, 0, 0] += 1e-3
-    assert failed(xf.check(model)) == [("fixed", "a")]
+    assert failed(check(model)) == [("fixed", "a")]
 
 
 def test_drift_is_the_share_of_energy_at_other_frequencies():
@@ -88,24 +88,24 @@ def test_drift_is_the_share_of_energy_at_other_frequencies():
     baseline = xf.explain(model)
     with torch.no_grad():
         model[0].weight[:2, 0] = stripe
-    report = xf.check(model, baseline=baseline)
+    report = check(model, baseline=baseline)
     assert failed(report) == [("drift", "0")]
     assert report.failures[0].figure == pytest.approx(0.2, abs=1e-6)
-    assert xf.check(model, baseline=baseline, thresholds=Thresholds(drift=0.21)).ok
+    assert check(model, baseline=baseline, thresholds=Thresholds(drift=0.21)).ok
 
 
 def test_layers_that_come_and_go(model):
     other = nn.ModuleDict(
         {"a": nn.Conv2d(4, 6, 3), "b": nn.Conv2d(4, 6, 5), "d": nn.Conv2d(4, 6, 3)}
     )
-    report = xf.check(other, baseline=xf.explain(model), thresholds=Thresholds(drift=1))
+    report = check(other, baseline=xf.explain(model), thresholds=Thresholds(drift=1))
     assert {finding.layer: finding.text for finding in report.failures} == {
         "b": "kernels are 5x5, 3x3 in the baseline",
         "c": "in the baseline, not in this network",
         "d": "not in the baseline",
     }
     ignoring = Thresholds(drift=1, ignore=["b", "c", "d"])
-    assert xf.check(other, baseline=xf.explain(model), thresholds=ignoring).ok
+    assert check(other, baseline=xf.explain(model), thresholds=ignoring).ok
 
 
 @pytest.mark.parametrize(
@@ -126,19 +126,19 @@ def test_thresholds_that_make_no_sense(given, message):
 def test_baselines_that_cannot_be_compared_with(model):
     scores = {path: torch.rand(4, 6).T for path in "abc"}
     with pytest.raises(ValueError, match="was made with data"):
-        xf.check(model, baseline=xf.explain(model, saliency=scores))
+        check(model, baseline=xf.explain(model, saliency=scores))
     with pytest.raises(ValueError, match="principal axes"):
-        xf.check(model, baseline=xf.explain(model, basis="pca"))
-    assert xf.check(model, baseline=xf.explain(model, basis="haar")).ok
+        check(model, baseline=xf.explain(model, basis="pca"))
+    assert check(model, baseline=xf.explain(model, basis="haar")).ok
     with pytest.raises(ValueError, match=r"unknown layer to ignore 'x\.\*'"):
-        xf.check(model, thresholds=Thresholds(ignore=["x.*"]))
+        check(model, thresholds=Thresholds(ignore=["x.*"]))
 
 
 def test_the_model_is_left_alone(model):
     xf.fix_(model, "ghaar", layers="a")
     before = copy.deepcopy(model.state_dict())
     wanted = {name: p.requires_grad for name, p in model.named_parameters()}
-    xf.check(model, baseline=xf.explain(model))
+    check(model, baseline=xf.explain(model))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert wanted == {name: p.requires_grad for name, p in model.named_parameters()}
 
@@ -151,6 +151,6 @@ def test_a_resnet50_takes_less_than_two_seconds():
     times = []
     for _ in range(3):
         start = time.process_time()
-        assert xf.check(model, baseline=baseline).ok
+        assert check(model, baseline=baseline).ok
         times.append(time.process_time() - start)
     assert min(times) < 2

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import explainfix as xf
-from explainfix.explanation import Thresholds
+from explainfix.explanation import Thresholds, check
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -22,7 +22,7 @@ def results():
     yield "Saliency", scores
     yield "Explanation", xf.explain(model, saliency=scores, title="small")
     yield "Comparison", xf.compare(model, other)
-    yield "CheckReport", xf.check(model, thresholds=Thresholds(idle=0, idle_norm=1))
+    yield "CheckReport", check(model, thresholds=Thresholds(idle=0, idle_norm=1))
     yield "PruneReport", xf.channel_prune_(model, image, scores, zero=0.5)
     yield "Recipe", xf.fix_(other, "ghaar", seed=3)
     yield "SteerReport", xf.steer_(nn.Sequential(nn.Conv2d(4, 4, 3)), energy=0.9)
