@@ -168,6 +168,15 @@ class TestFolder:
         with pytest.raises(ValueError, match="volumes need crop="):
             open_dataset(f"folder:{cases}")
 
+    def test_normalised(self, cases):
+        assert open_dataset(f"folder:{cases}", crop=4).preparation.levels == "percentiles"
+        data = open_dataset(f"folder:{cases}", crop=4, normalise="dataset")
+        seen = torch.cat([data.prepare(s).image.flatten() for s in data.split("train")])
+        assert abs(seen.mean()) < 1e-4
+        assert abs(seen.std() - 1) < 1e-3
+        with pytest.raises(ValueError, match="volumes have no normalise=window: take percentiles"):
+            open_dataset(f"folder:{cases}", crop=4, normalise="window")
+
     def test_series_with_masks_and_in_classes(self, tmp_path):
         for k in range(6):
             volume = np.random.default_rng(k).integers(0, 4000, (4, 5, 6))
