@@ -161,7 +161,7 @@ def test_a_cycle_of_another_length_is_another_run_and_says_why(net, capsys):
     _, first = lines_of(capsys, "--schedule", "onecycle", epochs=1)
     lines, second = lines_of(capsys, "--schedule", "onecycle", epochs=2)
     assert second != first
-    assert lines[1].startswith(f"'{first}' has the same options but 1 epochs: one cycle's rate")
+    assert lines[1].startswith(f"'{first}' is the same with --epochs 1: one cycle's rate")
     assert len(history(second)) == 2
 
 

@@ -128,8 +128,8 @@ def _announce(folder: Path, config: RunConfig, dataset: Dataset) -> Iterator[str
     elif config.schedule == "onecycle":
         for other, epochs in other_lengths(folder.parent, config).items():
             yield (
-                f"{str(other)!r} has the same options but {epochs} epochs: one cycle's rate "
-                "depends on how many there are, so this is a run of its own, from the start."
+                f"{str(other)!r} is the same with --epochs {epochs}: one cycle's rate depends on "
+                "how many there are, so this is a run of its own, from the start."
             )
 
 
