@@ -12,6 +12,7 @@ from PIL import Image
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
 
+from explainfix.cli.evaluating import _list_images
 from explainfix.lab.data.archive import Tree
 from explainfix.lab.data.dataset import open_dataset
 from explainfix.lab.data.images import read_image, resize
@@ -123,6 +124,15 @@ class TestSeries:
         assert {name: len(files) for name, files in found.items()} == {
             "case/1.2.345": 3, "case/1.2.346": 3,
         }  # fmt: skip
+        assert sorted(find_series(Tree(tmp_path / "case"))) == ["1.2.345", "1.2.346"]
+
+    def test_the_folder_itself(self, tmp_path):
+        series(tmp_path, np.ones((3, 4, 4)), "1.2.345")
+        assert list(find_series(Tree(tmp_path))) == [""]
+        [(name, files)] = _list_images([tmp_path])
+        assert (name, len(files)) == (tmp_path.name, 3)
+        nifti(tmp_path / "more.v2.nii.gz", np.ones((4, 4, 3)))
+        assert [name for name, _ in _list_images([tmp_path / "more.v2.nii.gz"])] == ["more.v2"]
 
 
 class TestFolder:
