@@ -12,6 +12,7 @@ from PIL import Image
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
 
+from explainfix.cli.evaluating import _list_images
 from explainfix.lab.data.archive import Tree
 from explainfix.lab.data.dataset import open_dataset
 from explainfix.lab.data.images import read_image, resize
@@ -123,6 +124,15 @@ class TestSeries:
         assert {name: len(files) for name, files in found.items()} == {
             "case/1.2.345": 3, "case/1.2.346": 3,
         }  # fmt: skip
+        assert sorted(find_series(Tree(tmp_path / "case"))) == ["1.2.345", "1.2.346"]
+
+    def test_the_folder_itself(self, tmp_path):
+        series(tmp_path, np.ones((3, 4, 4)), "1.2.345")
+        assert list(find_series(Tree(tmp_path))) == [""]
+        [(name, files)] = _list_images([tmp_path])
+        assert (name, len(files)) == (tmp_path.name, 3)
+        nifti(tmp_path / "more.v2.nii.gz", np.ones((4, 4, 3)))
+        assert [name for name, _ in _list_images([tmp_path / "more.v2.nii.gz"])] == ["more.v2"]
 
 
 class TestFolder:
@@ -167,6 +177,15 @@ class TestFolder:
         assert set(data.split("train")[0].target.unique().tolist()) <= {0, 1, 2}
         with pytest.raises(ValueError, match="volumes need crop="):
             open_dataset(f"folder:{cases}")
+
+    def test_normalised(self, cases):
+        assert open_dataset(f"folder:{cases}", crop=4).preparation.levels == "percentiles"
+        data = open_dataset(f"folder:{cases}", crop=4, normalise="dataset")
+        seen = torch.cat([data.prepare(s).image.flatten() for s in data.split("train")])
+        assert abs(seen.mean()) < 1e-4
+        assert abs(seen.std() - 1) < 1e-3
+        with pytest.raises(ValueError, match="volumes have no normalise=window: take percentiles"):
+            open_dataset(f"folder:{cases}", crop=4, normalise="window")
 
     def test_series_with_masks_and_in_classes(self, tmp_path):
         for k in range(6):

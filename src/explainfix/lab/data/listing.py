@@ -91,11 +91,11 @@ def list_items(tree: Tree) -> Listing:
 def stem_of(name: str) -> str:
     """A path without its ending.
 
-    >>> stem_of("images/case1.nii.gz"), stem_of("images/a.b.png")
-    ('images/case1', 'images/a.b')
+    >>> stem_of("images/case1.nii.gz"), stem_of("images/a.b.png"), stem_of("1.2/scan")
+    ('images/case1', 'images/a.b', '1.2/scan')
     """
     ending = next((end for end in reversed(NIFTI) if name.lower().endswith(end)), None)
-    return name.removesuffix(name[-len(ending) :]) if ending else name.rpartition(".")[0]
+    return name[: -len(ending)] if ending else PurePosixPath(name).with_suffix("").as_posix()
 
 
 def _key(name: str, files: Sequence[str]) -> str:

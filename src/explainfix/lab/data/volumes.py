@@ -79,7 +79,8 @@ def find_series(tree: Tree) -> dict[str, tuple[str, ...]]:
     for folder, found in folders.items():
         for series, slices in found.items():
             if len(slices) > 1:
-                volumes[folder if len(found) == 1 else f"{folder}/{series}"] = tuple(slices)
+                name = folder if len(found) == 1 else f"{folder}/{series}".lstrip("/")
+                volumes[name] = tuple(slices)
     return volumes
 
 
