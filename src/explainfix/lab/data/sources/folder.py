@@ -7,7 +7,7 @@ TIFF and DICOM; volumes as NIfTI and DICOM series.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -70,29 +70,15 @@ def folder(
     problems = _find_problems(tree, every, levels) | listing.lone
     damaged = report_damaged(path, problems, skip=skip_damaged)
     groups = divide_items(listing.groups, val_share, test_share, seed)
-    bad = set(damaged)
-    found: dict[str, tuple[Item, ...]] = {}
-    for split in [name for name in SPLITS if name in groups]:
-        good = (i for i in groups[split] if bad.isdisjoint((*i.files, *i.mask)))
-        found[split] = tuple(good)
-        if not found[split]:
-            raise ValueError(f"the split {split!r} of {path!r} is empty")
-    channels = 1 if grey else 3
-    if volumes:
-        if crop is None and size is None:
-            raise ValueError("volumes need crop=, the side of the cubes to train on, or size=")
-        first = found["train"][0]
-        channels = len(read_image([tree.read(file) for file in first.files], first.name))
-    elif size is None and crop is None:
-        check_one_size([(tree, item.name) for item in found["train"]], "size= or crop=")
+    found = _without(damaged, groups, path)
+    if size is None and crop is None:
+        _need_no_crop(tree, found["train"], volumes=volumes)
     labels = Labels(classes=listing.classes or ("mask",), ignore=ignore)
     if not listing.classes and masks == "values":
-        of_split = {s: {i.mask[0]: i.mask for i in items} for s, items in found.items()}
-        others = {k: v for s, part in of_split.items() if s != "train" for k, v in part.items()}
-        labels = find_labels(tree, of_split["train"], others, ignore=ignore)
-    preparation = Preparation(
-        channels=channels, size=size, levels=levels, window=crop if volumes else None
-    )
+        labels = _find_labels(tree, found, ignore)
+    channels = _count_channels(tree, found["train"][0]) if volumes else 1 if grey else 3
+    window = crop if volumes else None
+    preparation = Preparation(channels=channels, size=size, levels=levels, window=window)
     train = {item.name: item.files for item in found["train"]}
     preparation = standardise(preparation, normalise, tree, train)
     splits: dict[str, Images] = {
@@ -114,6 +100,37 @@ def folder(
         damaged=damaged,
         notes=tuple(hardly_used(preparation, tree, train)),
     )
+
+
+def _without(
+    damaged: Sequence[str], groups: Mapping[str, Sequence[Item]], path: str
+) -> dict[str, tuple[Item, ...]]:
+    """The items of each split that are whole; none may be empty."""
+    bad, found = set(damaged), {}
+    for split in [name for name in SPLITS if name in groups]:
+        found[split] = tuple(i for i in groups[split] if bad.isdisjoint((*i.files, *i.mask)))
+        if not found[split]:
+            raise ValueError(f"the split {split!r} of {path!r} is empty")
+    return found
+
+
+def _need_no_crop(tree: Tree, items: Sequence[Item], *, volumes: bool) -> None:
+    """Raise unless images can be trained on as large as they are."""
+    if volumes:
+        raise ValueError("volumes need crop=, the side of the cubes to train on, or size=")
+    check_one_size([(tree, item.name) for item in items], "size= or crop=")
+
+
+def _count_channels(tree: Tree, volume: Item) -> int:
+    return len(read_image([tree.read(file) for file in volume.files], volume.name))
+
+
+def _find_labels(tree: Tree, found: Mapping[str, Sequence[Item]], ignore: int | None) -> Labels:
+    """The classes that the masks to train on have; others must have no more."""
+    masks = {split: {i.mask[0]: i.mask for i in items} for split, items in found.items()}
+    train = masks.pop("train")
+    others = {name: files for part in masks.values() for name, files in part.items()}
+    return find_labels(tree, train, others, ignore=ignore)
 
 
 def _find_problems(tree: Tree, items: Sequence[Item], levels: Levels) -> dict[str, list[str]]:
