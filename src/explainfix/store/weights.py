@@ -27,7 +27,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     has the way to it in its name: "state_dict.model.conv1.weight". FILE#PART gives those of a part.
     """
     file, part = split_part(path)
-    if is_saved(file):
+    if holds_model(file):
         raise ValueError(
             f"{str(file)!r} was written by explainfix.save and holds a whole model: open it with "
             "load"
@@ -107,7 +107,7 @@ def check_fit(
         raise ValueError(f"{what!r} does not fit the model: {'; '.join(wrong[:4])}{more}{names}")
 
 
-def is_saved(path: str | Path) -> bool:
+def holds_model(path: str | Path) -> bool:
     """Whether a file was written by `save`."""
     path = Path(path)
     return not _is_pickle(path) and HEADER in read_safetensors(path, tensors=False)[1]

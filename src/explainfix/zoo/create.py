@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from ..layers import Track, spatial_layers
 from ..registry import models, unknown
-from ..store import Origin, is_saved, load_built, read_weights, set_origin, split_part
+from ..store import Origin, holds_model, load_built, read_weights, set_origin, split_part
 from ..untrained import mark_untrained
 from .adapt import load_weights_
 from .own import split_factory, which_factory
@@ -60,7 +60,7 @@ def create_model(
         random = weights is None and (source != "python" or _is_drawn(model, built))
         mark_untrained(model, random)
         return model
-    if is_saved(split_part(file)[0]):
+    if holds_model(split_part(file)[0]):
         return load_built(file, built, progress=progress)
     given = read_weights(file)
     model = built()

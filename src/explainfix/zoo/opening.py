@@ -7,7 +7,7 @@ from torch import nn
 from ..filters.guidedsteer import SHIPPED
 from ..layers import Track
 from ..registry import openers
-from ..store import is_saved, load, split_part
+from ..store import holds_model, load, split_part
 from .create import create_model
 from .own import split_factory, which_factory
 
@@ -31,7 +31,7 @@ def open_network(
     run = split_run(text)
     if file is not None and weights is not None and not run:
         raise ValueError(f"{text!r} names its weights already: it takes no --weights")
-    if run or _is_file_of_model(text):
+    if run or is_saved(text):
         if (weights, num_classes, in_channels) != (None, None, None):
             raise ValueError(
                 f"{text!r} is a saved model and complete: it takes no --weights, --num-classes or "
@@ -65,13 +65,14 @@ def open_guide(text: str, *, progress: Track | None = None) -> nn.Module | str:
 
 def is_complete(text: str) -> bool:
     """Whether this names a network with its numbers of channels and classes: a saved one, a run."""
-    if split_run(text) or _is_file_of_model(text):
+    if split_run(text) or is_saved(text):
         return True
     file = split_weights(text)[1]
-    return file is not None and Path(file).is_file() and is_saved(file)
+    return file is not None and Path(file).is_file() and holds_model(file)
 
 
-def _is_file_of_model(text: str) -> bool:
+def is_saved(text: str) -> bool:
+    """Whether this names a file that `save` wrote, alone."""
     return text.endswith(".safetensors") and split_weights(text)[1] is None
 
 
