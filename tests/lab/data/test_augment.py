@@ -37,7 +37,11 @@ def test_the_mask_follows_the_image(step, height, width, seed):
     assert torch.equal(target, (image[:1] > 0.5).float())
 
 
-@pytest.mark.parametrize("step", [*augmentations.values(), Crop(4)], ids=str)
+@pytest.mark.parametrize(
+    "step",
+    [*augmentations.values(), Crop(4)],
+    ids=lambda step: getattr(step, "__name__", str(step)),
+)
 def test_labels_stay_and_nothing_is_changed_in_place(step):
     sample = Sample(torch.rand(1, 8, 8), torch.tensor([1.0, torch.nan]))
     before = sample.image.clone()
