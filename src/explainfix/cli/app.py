@@ -1,12 +1,13 @@
 """What all commands share: the app, its common options, opening models."""
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
 
 import cyclopts
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 from torch import nn
 
 from .. import __version__
@@ -35,6 +36,18 @@ Model = Annotated[
 ]
 
 
+def read_whole(kind: object, tokens: Sequence[Token]) -> int:
+    """What was typed as a whole number; cyclopts by itself would round 4.5."""
+    [token] = tokens
+    try:
+        return int(token.value)
+    except ValueError:
+        raise ValueError(f"a whole number is needed, not {token.value!r}") from None
+
+
+Whole = Annotated[int, Parameter(converter=read_whole)]
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Build:
@@ -52,8 +65,8 @@ class Build:
     """
 
     weights: str | None = None
-    num_classes: int | None = None
-    in_channels: int | None = None
+    num_classes: Whole | None = None
+    in_channels: Whole | None = None
 
 
 def open_model(model: str, build: Build) -> nn.Module:

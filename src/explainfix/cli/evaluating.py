@@ -16,8 +16,8 @@ from ..lab.data.images import EXTENSIONS
 from ..lab.run.config import make_config, read_config
 from ..lab.run.folder import CONFIG, DATA, find_run, open_run_model, read_signature
 from ..lab.run.metrics import Scores
-from .app import OUTPUT, Build, Force, Json, app, open_model, option_pair
-from .inputs import Options, Whole
+from .app import OUTPUT, Build, Force, Json, Whole, app, open_model, option_pair
+from .inputs import Options
 from .printing import check_output, new_table, print_json, print_note, track_progress
 
 About = TypeVar("About", bound=Signature)

@@ -23,7 +23,7 @@ from ..registry import datasets, filters
 from ..store import save
 from ..untrained import RANDOM, is_untrained
 from ..zoo import list_models
-from .app import OUTPUT, Build, Force, Json, Model, app, open_guide, open_model
+from .app import OUTPUT, Build, Force, Json, Model, Whole, app, open_guide, open_model
 from .printing import check_output, describe_size, new_table, print_json, track_progress
 
 
@@ -47,7 +47,7 @@ class Rule:
         An option of the method, NAME=VALUE; may be repeated.
     """
 
-    seed: int = 0
+    seed: Whole = 0
     scale: KernelScale = "paper"
     guide: str | None = None
     layers: Annotated[list[str] | None, Parameter(negative="")] = None

@@ -1,35 +1,21 @@
 """The data that explain and prune measure saliency on: a file of arrays, or a dataset by name."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter, Token
+from cyclopts import Parameter
 from torch import Tensor, nn
 
 from ..explanation import Saliency, saliency
 from ..lab.data.arrays import batches, read_arrays
 from ..running import channel_hint
-from .app import option_pair
+from .app import Whole, option_pair
 from .printing import print_note, track_progress
 
 Batch = tuple[Tensor, Tensor | None]
-
-
-def read_whole(kind: object, tokens: Sequence[Token]) -> int:
-    """What was typed as a whole number; cyclopts by itself would round 4.5."""
-    [token] = tokens
-    try:
-        return int(token.value)
-    except ValueError:
-        raise ValueError(f"a whole number is needed, not {token.value!r}") from None
-
-
-Whole = Annotated[int, Parameter(converter=read_whole)]
-
-
 Options = Annotated[
     list[str] | None, Parameter(name="--data-option", negative="", consume_multiple=True)
 ]

@@ -12,7 +12,7 @@ from rich.markup import escape
 from ..explanation import explain
 from ..prune import channel_prune_
 from ..store import save
-from .app import OUTPUT, Build, Force, Json, Model, app, open_model
+from .app import OUTPUT, Build, Force, Json, Model, Whole, app, open_model
 from .inputs import Data, measure_saliency, name_silent, open_batches
 from .printing import check_output, describe_size, print_json, show_status
 
@@ -45,7 +45,7 @@ class How:
     ghosts: Literal["drop", "keep"] = "drop"
     fill: Annotated[bool, Parameter(negative="--no-fill")] = True
     keep: Annotated[tuple[str, ...], Parameter(negative="")] = ()
-    keep_at_least: int = 1
+    keep_at_least: Whole = 1
 
 
 @app.command

@@ -13,7 +13,7 @@ from ..steering import merge_, steer_
 from ..steering.energy import Order
 from ..steering.steer import Start
 from ..store import save
-from .app import OUTPUT, Build, Force, Json, Model, app, open_guide, open_model
+from .app import OUTPUT, Build, Force, Json, Model, Whole, app, open_guide, open_model
 from .fixing import Rule, read_options
 from .inputs import Data, measure_saliency
 from .printing import check_output, describe_size, new_table, print_json
@@ -38,7 +38,7 @@ class Keep:
         How the 1x1 of drawn filters begins: fitted to the kernels that were there, or fresh.
     """
 
-    filters: int | None = None
+    filters: Whole | None = None
     energy: float | None = None
     order: Order = "mean"
     start: Start = "fitted"

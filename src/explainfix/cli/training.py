@@ -16,8 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..lab.run.config import RunConfig, make_config, read_config
 from ..lab.run.metrics import MAIN_SCORE
 from ..lab.run.process import prepare_process
-from .app import Json, app, option_pair
-from .inputs import read_whole
+from .app import Json, app, option_pair, read_whole
 from .printing import print_json
 
 if TYPE_CHECKING:

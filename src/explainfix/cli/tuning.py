@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from ..fix import fix_
 from ..running import example_input
-from .app import Build, Json, Model, app, open_model
+from .app import Build, Json, Model, Whole, app, open_model
 from .exporting import read_size
 from .printing import describe_size, new_table, print_json, show_status
 
@@ -19,7 +19,7 @@ def tune_(
     *,
     fix: str | None = None,
     size: str = "224",
-    batch_size: int = 4,
+    batch_size: Whole = 4,
     seconds: float = 20.0,
     build: Build | None = None,
     as_json: Json = False,
