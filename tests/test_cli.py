@@ -164,8 +164,8 @@ def test_the_guide_that_ships(tmp_path):
         ("info unetd --weights missing.pth", "'missing.pth': No such file or directory"),
         ("list models nothing*", "no model matches 'nothing*'"),
         ("list everything", "everything"),
-        (["info", "unetd", "--in-channels", "1.5"], "a whole number is needed, not '1.5'"),
-        (["tune", "unetd", "--batch-size", "2.5"], "a whole number is needed, not '2.5'"),
+        ("info unetd --in-channels 1.5", "a whole number is needed, not '1.5'"),
+        ("tune unetd --batch-size 2.5", "a whole number is needed, not '2.5'"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(arguments, message, tmp_path, capsys, monkeypatch):
