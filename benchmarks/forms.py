@@ -106,9 +106,8 @@ def read_scores(form, places, runs):
     column, task = ("test auc", "multilabel") if form in XRAYS else ("test dice", "segmentation")
     found = {}
     for seed in SEEDS:
-        whole = config(form, seed, places).resolved(task)
-        folder = find_folder(runs, whole)
-        if is_finished(folder, whole):
+        folder = find_folder(runs, config(form, seed, places).resolved(task))
+        if is_finished(folder):
             found[str(seed)] = round(read_run(folder).history[-1][column], 5)
     return found
 

@@ -333,10 +333,9 @@ class TestCompare:
         xf.save(model, tmp_path / "broken.safetensors")
         return tmp_path
 
-    def test_yes_or_the_list(self, files, capsys):
-        before, after, broken = (
-            str(files / f"{n}.safetensors") for n in ("before", "after", "broken")
-        )
+    def test_yes_or_the_list(self, files, capsys, monkeypatch):
+        monkeypatch.chdir(files)
+        before, after, broken = (f"{n}.safetensors" for n in ("before", "after", "broken"))
         assert main(["compare", before, after]) == 0
         printed = capsys.readouterr().out
         warning, _, verdict = printed.partition("\n\n")

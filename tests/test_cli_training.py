@@ -141,20 +141,30 @@ def history(folder):
         return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
 
 
-def test_more_epochs_go_on_with_a_run(net, capsys):
+def test_more_epochs_go_on_from_a_run(net, capsys):
     _, first = lines_of(capsys, epochs=1)
+    before = {file: file.read_bytes() for file in first.iterdir()}
     lines, folder = lines_of(capsys, epochs=3)
-    assert folder == first
-    assert lines[1] == f"Going on with '{folder}' after 1 of 3 epochs."
+    assert folder != first
+    assert {file: file.read_bytes() for file in first.iterdir()} == before  # still a run of one
+    assert lines[1] == f"Going on from '{first}' after 1 of 3 epochs."
     assert [line[:9] for line in lines[2:4]] == ["epoch 2/3", "epoch 3/3"]
     _, whole = lines_of(capsys, "--runs", "others", epochs=3)
     assert history(folder) == history(whole)
     for name in ("last", "best"):
         both = [(place / f"{name}.safetensors").read_bytes() for place in (folder, whole)]
         assert both[0] == both[1]
-    arguments = [*SMALL, "--batch-size", "4", "--model", "net.py:net"]
-    assert main(["train", *arguments, "--epochs", "2"]) == 2
-    assert "has had 3 epochs, more than the 2 asked for" in capsys.readouterr().err
+    fewer, short = lines_of(capsys, epochs=2)  # from that of one, not of three
+    assert fewer[1] == f"Going on from '{first}' after 1 of 2 epochs."
+    assert history(short) == history(whole)[:2]
+
+
+def test_another_file_is_another_run_from_the_start(net, capsys, in_a_new_folder):
+    lines_of(capsys, epochs=1)
+    file = in_a_new_folder / "net.py"
+    file.write_text(file.read_text().replace("3, padding=1", "5, padding=2"))
+    lines, _ = lines_of(capsys, epochs=2)
+    assert [line[:9] for line in lines[1:3]] == ["epoch 1/2", "epoch 2/2"]
 
 
 def test_a_cycle_of_another_length_is_another_run_and_says_why(net, capsys):
@@ -178,6 +188,8 @@ def test_patience_ends_a_run_the_same_after_a_kill(net, capsys):
     assert lines_of(capsys, *still, epochs=9)[0][1].startswith("Stopped early")  # finished: read
     more, _ = lines_of(capsys, *still[:-1], "3", epochs=9)  # more patience goes on
     assert [line[:9] for line in more if line.startswith("epoch")] == ["epoch 4/9"]
+    less, _ = lines_of(capsys, *still[:-1], "1", epochs=9)  # these had too many epochs
+    assert [line[:9] for line in less if line.startswith("epoch")] == ["epoch 1/9", "epoch 2/9"]
 
 
 def test_the_loss_of_evaluation_is_that_of_training(net, capsys):

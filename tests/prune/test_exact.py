@@ -482,7 +482,8 @@ class TestFine:
         class Chaos(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.one, self.two = conv(3, 16, *range(5)), conv(16, 3)
+                self.one = conv(3, 16, *range(5), bias=True)
+                self.two = conv(16, 3, size=1, bias=True)  # constants go into its bias, rounded
 
             def forward(self, x):
                 h = self.two(self.one(x))

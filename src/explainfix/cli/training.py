@@ -117,8 +117,8 @@ def _print_result(out: Console, run: "Run") -> None:
     for split, names in run.result["left_out"].items():
         out.print(f"Left out of {escape(split)}, with one class only: {escape(', '.join(names))}")
     if count < run.config.epochs:
-        stale = run.result["stale"]
-        out.print(f"Stopped early: no better score in {stale} evaluations (--patience).")
+        patience = run.config.patience
+        out.print(f"Stopped early: no better score in {patience} evaluations (--patience).")
     out.print(
         f"Best {escape(run.config.evaluate_on[0])} score {best:.4f} in {length}{checked}.\n"
         f"Wrote {escape(str(run.folder))}"

@@ -74,8 +74,8 @@ def command_of(experiment: Experiment, setting: Setting) -> str:
 def count_runs(experiment: Experiment, setting: Setting) -> tuple[int, int]:
     """How many of an experiment's runs are finished, and how many there are."""
     dry = Setting(setting.scale, setting.given, setting.folder, dry=True)
-    runs = {run.folder: run.config for run in experiment.train(dry).values()}
-    return sum(is_finished(folder, config) for folder, config in runs.items()), len(runs)
+    folders = {run.folder for run in experiment.train(dry).values()}
+    return sum(map(is_finished, folders)), len(folders)
 
 
 def what_exists(experiment: Experiment, scale: Scale, folder: Path) -> Record | str | None:

@@ -1,21 +1,16 @@
 """create_model: any network by name, and the names there are."""
 
 import fnmatch
-import io
-from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 
-import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
-from ..layers import Track, spatial_layers
+from ..layers import Track
 from ..registry import models, unknown
 from ..store import Origin, holds_model, load_built, read_weights, set_origin, split_part
 from ..untrained import mark_untrained
 from .adapt import load_weights_
-from .own import split_factory, which_factory
+from .own import begins_as_pytorch_does, split_factory, which_factory
 
 
 def create_model(
@@ -57,7 +52,7 @@ def create_model(
 
     if file is None:
         model = built()
-        random = weights is None and (source != "python" or _is_drawn(model, built))
+        random = weights is None and (source != "python" or begins_as_pytorch_does(model))
         mark_untrained(model, random)
         return model
     if holds_model(split_part(file)[0]):
@@ -66,18 +61,6 @@ def create_model(
     model = built()
     load_weights_(model, given, str(file), lambda: build(name, None, None, False))
     return model
-
-
-def _is_drawn(model: nn.Module, build: Callable[[], nn.Module]) -> bool:
-    """Whether every spatial kernel is another when built again: a factory may load weights."""
-    layers = spatial_layers(model)
-    try:
-        with torch.random.fork_rng([]), redirect_stdout(io.StringIO()):
-            again = spatial_layers(build())
-        pairs = [(layer.weight, again[path].weight) for path, layer in layers.items()]
-    except Exception:  # whatever a factory does that is called twice
-        return False
-    return bool(pairs) and not any(is_lazy(one) or torch.equal(one, two) for one, two in pairs)
 
 
 def list_models(pattern: str = "*") -> list[str]:

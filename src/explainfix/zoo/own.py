@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import inspect
+import math
 import re
 import sys
 import traceback
@@ -12,7 +13,9 @@ from pathlib import Path
 from types import ModuleType
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
+from ..layers import spatial_layers
 from ..registry import unknown
 
 COUNTS = ("num_classes", "in_channels")  # what a factory may be asked for
@@ -60,6 +63,27 @@ def _call(module: ModuleType, file: str, factory: str, **counts: int | None) -> 
     if not isinstance(model, nn.Module):
         raise ValueError(f"{name!r} returned {type(model).__name__}, not a torch.nn.Module")
     return model
+
+
+def begins_as_pytorch_does(model: nn.Module) -> bool:
+    """Whether every spatial kernel is spread evenly up to PyTorch's bound, as nothing learned is.
+
+    A factory may load weights: it is not known of its networks that they are random.
+
+    >>> begins_as_pytorch_does(nn.Conv2d(3, 64, 3))
+    True
+    """
+    layers = spatial_layers(model).values()
+    for layer in layers:
+        if is_lazy(layer.weight) or layer.weight.is_meta:
+            return False
+        share = layer.weight.detach().double().abs() * math.sqrt(layer.weight[0].numel())
+        slack = 5 / math.sqrt(share.numel())  # five deviations, or more, of either mean
+        even = abs(share.mean() - 1 / 2) < 0.29 * slack
+        even &= abs(share.square().mean() - 1 / 3) < 0.3 * slack
+        if not (even and share.max() < 1 + 1e-6):
+            return False
+    return bool(layers)
 
 
 def list_factories(file: Path) -> list[str]:

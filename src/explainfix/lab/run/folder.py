@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from ..data.dataset import Dataset, Signature, dataset_options, open_dataset
 from ..data.loader import Share, training_steps
 from .checkpoint import Checkpoint, writing
 from .config import RunConfig, make_config, read_config
-from .history import is_stale, read_history
+from .history import METRICS, count_stale, is_stale, read_history
 from .naming import differences, run_name, run_title
 from .pruned_start import zero_kernels_
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONFIG, DATA, RESULT = "config.toml", "data.json", "result.json"
-CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 
 
 @dataclass(frozen=True)
@@ -137,31 +137,53 @@ def set_filters_(model: nn.Module, config: RunConfig, dataset: Dataset) -> None:
 
 
 def find_folder(runs: Path, config: RunConfig) -> Path:
-    """Where a run is, or is to be.
-
-    What is there must be the run that is asked for, and not have had more epochs.
-    """
+    """Where a run is, or is to be; what is there must be the run that is asked for."""
     folder = runs / run_name(config)
-    if (folder / CONFIG).is_file():
-        if others := differences(folder / CONFIG, config):
-            told = ", ".join(f"{k} is {old!r}, not {new!r}" for k, (old, new) in others.items())
-            raise ValueError(f"{str(folder)!r} holds another run, whose {told}: move it away")
-        if (done := len(read_history(folder))) > config.epochs:
-            raise ValueError(
-                f"{str(folder)!r} has had {done} epochs, more than the {config.epochs} asked for: "
-                "ask for as many, or for other runs (--runs)"
-            )
+    if (folder / CONFIG).is_file() and (others := differences(folder / CONFIG, config)):
+        told = ", ".join(f"{k} is {old!r}, not {new!r}" for k, (old, new) in others.items())
+        raise ValueError(f"{str(folder)!r} holds another run, whose {told}: move it away")
     return folder
 
 
-def other_lengths(runs: Path, config: RunConfig) -> dict[Path, int]:
-    """The runs with the same options but for the number of epochs, and that number."""
+def other_lengths(runs: Path, config: RunConfig) -> dict[Path, RunConfig]:
+    """The runs with the same options and files, but for when they end."""
     found = {}
     for file in sorted(runs.glob(f"{run_title(config)}-*/{CONFIG}")):
-        others = differences(file, config)
-        if list(others) == ["epochs"]:
-            found[file.parent] = others["epochs"][0]
+        there = make_config(read_config(file))
+        as_long = replace(config, epochs=there.epochs, patience=there.patience)
+        if as_long != config and run_name(as_long) == file.parent.name:
+            found[file.parent] = as_long
     return found
+
+
+def find_beginning(folder: Path, config: RunConfig, chosen_by: str) -> Path | None:
+    """A run that did what this one is to do first, the one that came furthest.
+
+    One cycle of the rate depends on the number of epochs from its first step on; a constant rate
+    does not. This one's patience must not have ended that one before.
+    """
+    found = {}
+    for other, options in other_lengths(folder.parent, config).items():
+        history = read_history(other)
+        seen = [count_stale(history[:epochs], chosen_by) for epochs in range(len(history))]
+        same_rates = config.schedule == "constant" or options.epochs == config.epochs
+        if not same_rates or any(is_stale(evaluations, config) for evaluations in seen):
+            continue
+        if (other / CHECKPOINT).is_file() and 0 < len(history) <= config.epochs:
+            found[other] = len(history)
+    return max(found, key=lambda other: found[other], default=None)
+
+
+def begin_with(beginning: Path, folder: Path) -> None:
+    """Let a new run go on from the last checkpoint of another, which stays as it is.
+
+    If somebody is at that one, this one begins by itself.
+    """
+    with suppress(BusyError), locked(beginning):
+        for name in (BEST, METRICS, CHECKPOINT):  # the last says that the others are there
+            if (beginning / name).is_file():
+                with writing(folder / name) as file:
+                    shutil.copyfile(beginning / name, file)
 
 
 def start_run(folder: Path, config: RunConfig) -> None:
@@ -211,12 +233,8 @@ def read_run(folder: Path) -> Run:
     return Run(folder, config, read_history(folder), json.loads((folder / RESULT).read_text()))
 
 
-def is_finished(folder: Path, config: RunConfig) -> bool:
-    """Whether a run has had all the epochs that the config asks for, or has stopped before."""
-    if not (folder / RESULT).is_file():
-        return False
-    result = json.loads((folder / RESULT).read_text())
-    return result["epochs"] >= config.epochs or is_stale(result.get("stale", 0), config)
+def is_finished(folder: Path) -> bool:
+    return (folder / RESULT).is_file()
 
 
 def find_run(text: str) -> tuple[Path, str] | None:
@@ -241,13 +259,12 @@ def open_run_model(folder: Path, which: str = "best") -> nn.Module:
     return create_model(model, weights=file)
 
 
-def write_result(folder: Path, network: nn.Module, progress: Checkpoint, stale: int) -> None:
+def write_result(folder: Path, network: nn.Module, progress: Checkpoint) -> None:
     """Mark a run as finished, with what it says of itself."""
     parameters = list(network.parameters())
     result = {
         "epochs": progress.epoch,
         "best": progress.best,
-        "stale": stale,
         "last": progress.history[-1],
         "left_out": {split: names for split, names in progress.left_out.items() if names},
         "seconds": round(sum(row["seconds"] for row in progress.history), 3),

@@ -17,7 +17,6 @@ from .config import RunConfig, make_config, read_config
 
 FORMAT = 3  # what the options of a run mean: to be raised if the same options give another run
 HARMLESS = ("workers", "checkpoint_seconds", "tensorboard", "frugal")  # no result depends on these
-ENDS = ("epochs", "patience")  # when a run ends, and nothing of what it does until then
 
 
 def run_name(config: RunConfig) -> str:
@@ -41,13 +40,8 @@ def run_title(config: RunConfig) -> str:
 
 
 def decisive(config: RunConfig) -> dict[str, Any]:
-    """The options that change what a run does.
-
-    A cycle of the rate depends on the number of epochs from the first step on; a constant rate
-    does not, and such a run can have more of them later.
-    """
-    left = {*HARMLESS, *ENDS} - ({"epochs"} if config.schedule == "onecycle" else set())
-    return {k: v for k, v in dataclasses.asdict(config).items() if k not in left}
+    """The options that change what a run does."""
+    return {k: v for k, v in dataclasses.asdict(config).items() if k not in HARMLESS}
 
 
 def differences(path: Path, config: RunConfig) -> dict[str, tuple[Any, Any]]:

@@ -42,13 +42,15 @@ from .devices import (
 )
 from .evaluation import check_shapes, collect_outcomes, compute_logits, describe_fault
 from .folder import (
+    BEST,
     CHECKPOINT,
     DATA,
-    RESULT,
     Moment,
     Report,
     Run,
+    begin_with,
     build_model,
+    find_beginning,
     find_folder,
     is_finished,
     locked,
@@ -97,18 +99,22 @@ def train(
         dataset = replace(dataset, notes=(note, *dataset.notes))
     config = config.resolved(dataset.task, len(dataset.classes))
     folder = find_folder(Path(runs), config)
-    if is_finished(folder, config):
+    if is_finished(folder):
         if not (folder / DATA).is_file():
             write_signature(folder, config, dataset)
         return read_run(folder)
     first = not elastic or os.environ["RANK"] == "0"
+    beginning = None
+    if first and not (folder / CHECKPOINT).is_file():
+        beginning = find_beginning(folder, config, _chosen_by(config, dataset))
     if first and tell is not None:
-        for sentence in _announce(folder, config, dataset):
+        for sentence in _announce(folder, config, dataset, beginning):
             tell(sentence)
     with locked(folder) if first else nullcontext():
         if first:
             remove_leftovers(folder)
-            (folder / RESULT).unlink(missing_ok=True)  # it is to have more epochs
+            if beginning:
+                begin_with(beginning, folder)
             start_run(folder, config)
             write_signature(folder, config, dataset)
         alone = config.devices == 1 or elastic  # a spawned process opens the data itself
@@ -120,17 +126,25 @@ def train(
     return read_run(folder)
 
 
-def _announce(folder: Path, config: RunConfig, dataset: Dataset) -> Iterator[str]:
+def _announce(
+    folder: Path, config: RunConfig, dataset: Dataset, beginning: Path | None
+) -> Iterator[str]:
     """What a user may want to know before a run begins, or goes on."""
     yield from dataset.notes
-    if done := len(read_history(folder)):
-        yield f"Going on with {str(folder)!r} after {done} of {config.epochs} epochs."
+    so_far = beginning or folder
+    if done := len(read_history(so_far)):
+        yield f"Going on from {str(so_far)!r} after {done} of {config.epochs} epochs."
     elif config.schedule == "onecycle":
-        for other, epochs in other_lengths(folder.parent, config).items():
+        for other, options in other_lengths(folder.parent, config).items():
             yield (
-                f"{str(other)!r} is the same with --epochs {epochs}: one cycle's rate depends on "
-                "how many there are, so this is a run of its own, from the start."
+                f"{str(other)!r} is the same with --epochs {options.epochs}: one cycle's rate "
+                "depends on how many there are, so this is a run of its own, from the start."
             )
+
+
+def _chosen_by(config: RunConfig, dataset: Dataset) -> str:
+    """The column of the score that the best weights are chosen by."""
+    return f"{config.evaluate_on[0]} {MAIN_SCORE[dataset.task]}"
 
 
 class _Work:
@@ -274,7 +288,7 @@ def _work(
         progress, first = work.progress, fabric.is_global_zero
         report = report if first else None
         events = open_events(folder, progress.epoch) if first and config.tensorboard else None
-        chosen_by = f"{config.evaluate_on[0]} {MAIN_SCORE[work.dataset.task]}"
+        chosen_by = _chosen_by(config, work.dataset)
         stale = count_stale(progress.history, chosen_by)
         while progress.epoch < config.epochs and not is_stale(stale, config):
             epoch = progress.epoch + 1
@@ -289,7 +303,7 @@ def _work(
             progress.best = reached if better else progress.best
             stale = count_stale(progress.history, chosen_by)
             if first and better:  # before the checkpoint, which says that it is there
-                work.save_model("best.safetensors")
+                work.save_model(BEST)
             if first:
                 write_metrics(folder, progress.history)
             work.save()
@@ -301,5 +315,5 @@ def _work(
             check_fixed(work.network)
         if first:
             work.save_model("last.safetensors")
-            write_result(folder, work.network, progress, stale)
+            write_result(folder, work.network, progress)
         fabric.barrier()  # the others read the result too

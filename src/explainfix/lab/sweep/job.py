@@ -78,7 +78,7 @@ def note_failure(job: Job, reason: str, details: str = "") -> None:
 def failure_of(job: Job) -> str | None:
     """Why the run failed when it was last tried, if it did."""
     file = job.folder / FAILED
-    if is_finished(job.folder, job.config) or not file.is_file():
+    if is_finished(job.folder) or not file.is_file():
         return None
     return file.read_text().partition("\n")[0]
 

@@ -7,7 +7,6 @@ from ..data.dataset import Task, open_dataset
 from ..run.config import RunConfig
 from ..run.devices import started_by_torchrun
 from ..run.folder import Run, find_folder, is_finished, read_run, settle
-from ..run.naming import ENDS
 from .job import FAILED, Job, failure_of
 from .progress import Progress
 from .progress import SweepMoment as SweepMoment
@@ -42,17 +41,12 @@ def sweep(
     jobs = _plan(configs, Path(runs))
     different: dict[str, Job] = {}
     for job in jobs.values():
-        same = different.setdefault(job.name, job)
-        if any(getattr(same.config, end) != getattr(job.config, end) for end in ENDS):
-            raise ValueError(
-                f"{same.label!r} and {job.label!r} are one run, to end at two times: its first "
-                "epochs are in its metrics.csv, so leave the shorter one out"
-            )
+        different.setdefault(job.name, job)
     progress = Progress(different.values(), report)
     waiting = []
     for job in different.values():
         reason = failure_of(job)
-        if is_finished(job.folder, job.config):
+        if is_finished(job.folder):
             (job.folder / FAILED).unlink(missing_ok=True)
             progress.done.add(job.name)
         elif reason is not None and not workers.retry:

@@ -134,7 +134,7 @@ def _do_in_processes(jobs: Sequence[Job], progress: Progress, workers: Workers) 
                 ending = worker.ending()
                 if ending:
                     idle[slot] = worker
-                elif is_finished(job.folder, job.config):  # it died just after
+                elif is_finished(job.folder):  # it died just after
                     ending = "done"
                 if ending:
                     progress.end(job, ending)
