@@ -75,6 +75,13 @@ def test_a_run_of_ones_own_model_predicts_elsewhere_without_its_data(
     level = float(np.median(chance))
     assert main(["predict", run, "new/deep/3.png", "-o", "less", "--threshold", str(level)]) == 0
     assert ((chance > level) == (np.asarray(Image.open("less/3.mask.png")) == 255)).all()
+    for command in (
+        ["export", run, "--size", "32", "-o", "net.onnx"],
+        ["info", f"{run}@last"],
+        ["compare", run, f"{run}@last", "--require-fixed"],
+        ["check", run],
+    ):
+        assert main(command) == 0
     capsys.readouterr()
     assert main(["evaluate", run]) == 2
     assert "give --data" in capsys.readouterr().err
