@@ -1,4 +1,4 @@
-"""Fix, mix, steer, train, explain, prune and compare U-Nets on drawn nuclei, in a few minutes.
+"""Fix, mix, steer, train, explain, prune and compare U-Nets on drawn nuclei.
 
 python examples/demo.py [FOLDER]
 
