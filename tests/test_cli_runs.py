@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,6 +99,19 @@ def test_prediction_is_what_evaluation_computes(work, capsys):
         assert main(["predict", folder, image, "-o", "out", "--probabilities", "--force"]) == 0
         chance = tifffile.imread(f"out/{image.rpartition('/')[2][:-4]}.probability.tif")
         assert np.abs(chance * 255 - levels[0].numpy()).max() <= 0.501
+
+
+def test_evaluate_with_statistics_averaged_anew(work, capsys):
+    folder = train(capsys, "--data", "folder:photos", "--data-option", "crop=32")["folder"]
+    before = Path(folder, "best.safetensors").read_bytes()
+    found = []
+    for more in ([], ["--recalibrate", "3"]):
+        assert main(["evaluate", folder, "--split", "val", "--json", *more]) == 0
+        found.append(json.loads(capsys.readouterr().out)["scores"][0]["value"])
+    assert found[0] != found[1]
+    assert Path(folder, "best.safetensors").read_bytes() == before
+    assert main(["evaluate", folder, "--recalibrate", "-1"]) == 2
+    assert "--recalibrate must be at least 0" in capsys.readouterr().err
 
 
 def test_mistakes_of_predict(work, capsys):

@@ -13,7 +13,7 @@ from torch import nn
 from ..lab.data.archive import Tree
 from ..lab.data.dataset import Dataset, Signature, open_dataset
 from ..lab.data.images import EXTENSIONS
-from ..lab.run.config import make_config, read_config
+from ..lab.run.config import RunConfig, make_config, read_config
 from ..lab.run.folder import CONFIG, DATA, find_run, open_run_model, read_signature
 from ..lab.run.metrics import Scores
 from .app import OUTPUT, Build, Force, Json, Whole, app, open_model, option_pair
@@ -59,6 +59,7 @@ def evaluate_(
     batch_size: Whole = 1,
     resamples: Whole = 1000,
     window: Whole | None = None,
+    recalibrate: Whole = 0,
     output: Annotated[Path | None, OUTPUT] = None,
     force: Force = False,
     as_json: Json = False,
@@ -74,9 +75,14 @@ def evaluate_(
     window
         The side of the squares or cubes in which images are segmented, overlapping by half
         (default: of volumes, that of the cubes trained on).
+    recalibrate
+        Average BatchNorm's statistics anew over so many batches of the training images first; the
+        model on disk stays as it is.
     output
         A .safetensors file for the predictions.
     """
+    if recalibrate < 0:
+        raise ValueError(f"--recalibrate must be at least 0, not {recalibrate}")
     if batch_size < 1 or resamples < 1:
         raise ValueError("--batch-size and --resamples must be at least 1")
     check_output(output, ".safetensors", overwrite=force)
@@ -90,6 +96,9 @@ def evaluate_(
     network = _open_trained(model)
     from ..lab.run.evaluation import evaluate
     from ..lab.run.prediction import Predictions
+
+    if recalibrate:
+        _recalibrate(network, dataset, model, recalibrate)
 
     kept = Predictions(dataset, images) if output is not None else None
     scores = evaluate(
@@ -250,6 +259,19 @@ def _open_trained(model: str) -> nn.Module:
     run = find_run(model)
     network = open_run_model(*run) if run else open_model(model, Build())
     return network.cuda() if torch.cuda.is_available() else network
+
+
+def _recalibrate(network: nn.Module, dataset: Dataset, model: str, steps: int) -> None:
+    """Average BatchNorm's statistics over batches like those that the run was trained with."""
+    from ..lab.data.loader import Share
+    from ..lab.run.evaluation import average_statistics_
+
+    run = find_run(model)
+    config = make_config(read_config(run[0] / CONFIG)) if run else RunConfig()
+    share = Share(config.batch_size, config.accumulate)
+    split = config.train_split
+    if not average_statistics_(network, dataset, split, share, steps=steps, seed=config.seed):
+        print_note("--recalibrate has nothing to do: the model has no BatchNorm with statistics")
 
 
 def _print_scores(scores: Scores, where: str) -> None:

@@ -14,10 +14,12 @@ from safetensors.torch import load_file
 from torch import nn
 
 import explainfix as xf
+from explainfix.lab.data.dataset import open_dataset
 from explainfix.lab.run import checkpoint as checkpoints
 from explainfix.lab.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.devices import learning_rate
+from explainfix.lab.run.evaluation import evaluate
 from explainfix.lab.run.folder import read_run
 from explainfix.lab.run.process import keep_large_blocks
 from explainfix.lab.run.train import train
@@ -101,6 +103,18 @@ def test_fixed_kernels_have_no_optimizer_state(config, tmp_path):
     names = load_file(run.folder / "checkpoint.safetensors")
     states = {name.split("/")[1] for name in names if name.startswith("optimizer/")}
     assert states == {"0.bias", "1.weight", "1.bias", "4.weight", "4.bias"}
+
+
+def test_averages_of_batchnorm_are_those_of_the_weights_that_are_scored(config, tmp_path):
+    plain = train(config, runs=tmp_path)
+    again = train(replace(config, recalibrate=2), runs=tmp_path)
+    assert [row["loss"] for row in again.history] == [row["loss"] for row in plain.history]
+    one, other = (load_file(run.folder / "last.safetensors") for run in (plain, again))
+    changed = {name for name in one if not torch.equal(one[name], other[name])}
+    assert changed == {"1.running_mean", "1.running_var"}
+    data = open_dataset("nuclei", **config.data_options)
+    score = evaluate(again.model("last"), data, "val", resamples=1)["dice"]
+    assert score.value == pytest.approx(again.history[-1]["val dice"])
 
 
 KENNEL = """

@@ -41,6 +41,9 @@ class RunConfig:
         The splits to score; the first chooses the best weights.
     evaluate_every
         Epochs between two evaluations.
+    recalibrate
+        Before each evaluation, average BatchNorm's statistics anew over so many training batches
+        (default: none, they are as training left them).
     weights
         'pretrained', or a safetensors or .pth file (default: random).
     fix
@@ -124,6 +127,7 @@ class RunConfig:
     train_split: str = "train"
     evaluate_on: tuple[str, ...] = ("val",)
     evaluate_every: int = 1
+    recalibrate: int = 0
     weights: str | None = None
     fix: str | None = None
     fix_seed: int = 0
@@ -166,6 +170,7 @@ class RunConfig:
             _at_least(self, name, 1)
         for name in ("seed", "fix_seed", "workers", "weight_decay", "checkpoint_seconds"):
             _at_least(self, name, 0)
+        _at_least(self, "recalibrate", 0)
         for name in ("eval_batch_size", "steer_filters", "patience"):
             _at_least(self, name, 1)
         for name in ("lr", "clip"):

@@ -3,15 +3,17 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...layers import as_found
+from ...recalibration import recalibrate_
 from ...running import channel_hint, first_not_finite
 from ..data.dataset import Dataset, Signature
-from ..data.loader import Share, evaluation_batches
+from ..data.loader import Share, evaluation_batches, training_steps
 from .metrics import Outcomes, Scores, count_pixels, score
 
 Wrap = Callable[[Iterable[Any], int], Iterable[Any]]
@@ -86,6 +88,27 @@ def collect_outcomes(
     if not values.isfinite().all():
         raise ValueError(f"the model's outputs on {split!r} are not finite")
     return Outcomes(dataset.task, dataset.classes, values, None if masks else known)
+
+
+def average_statistics_(
+    model: nn.Module,
+    dataset: Dataset,
+    split: str,
+    share: Share,
+    *,
+    steps: int,
+    seed: int = 0,
+    epoch: int = 0,
+    workers: int = 0,
+) -> int:
+    """Average BatchNorm's statistics over the first steps of an epoch; how many layers have them.
+
+    Images are augmented as in training. More steps than an epoch has are all of them.
+    """
+    where = next(model.parameters())
+    found = training_steps(dataset, split, share, seed=seed, epoch=epoch, workers=workers)
+    batches = (images.to(where) for step in islice(found, steps) for images, _ in step)
+    return recalibrate_(model, batches)
 
 
 def compute_logits(model: nn.Module, images: Tensor, *, window: int | None = None) -> Tensor:

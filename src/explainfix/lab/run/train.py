@@ -40,7 +40,13 @@ from .devices import (
     started_by_torchrun,
     to_channels_last_,
 )
-from .evaluation import check_shapes, collect_outcomes, compute_logits, describe_fault
+from .evaluation import (
+    average_statistics_,
+    check_shapes,
+    collect_outcomes,
+    compute_logits,
+    describe_fault,
+)
 from .folder import (
     BEST,
     CHECKPOINT,
@@ -232,6 +238,8 @@ class _Work:
     def evaluate(self) -> dict[str, float]:
         """The scores on each split, each process doing its share."""
         config, fabric = self.config, self.fabric
+        if config.recalibrate:
+            self._recalibrate()
         for buffer in self.network.buffers() if fabric.world_size > 1 else ():
             torch.distributed.broadcast(buffer, 0)  # BatchNorm counts as in the first process
         row: dict[str, float] = {}
@@ -253,6 +261,21 @@ class _Work:
             row |= {f"{split} {one.name}": one.value for one in scores.scores}
             self.progress.left_out[split] = scores.left_out
         return row
+
+    def _recalibrate(self) -> None:
+        """BatchNorm's statistics of the weights as they are now, over batches as in training."""
+        config = self.config
+        with self.fabric.autocast():
+            average_statistics_(
+                self.network,
+                self.dataset,
+                config.train_split,
+                self._share,
+                steps=config.recalibrate,
+                seed=config.seed,
+                epoch=self.progress.epoch,
+                workers=config.workers,
+            )
 
     def _add_loss(
         self, losses: Tensor, indices: list[int], logits: Tensor, targets: Tensor
