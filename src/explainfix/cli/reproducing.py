@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..lab.sweep.sweep import SweepMoment
     from ..paper.record import Record
 
-WORDS = {"agrees": "green", "disagrees": "red", "undecided": "yellow"}
+WORDS = {"agrees": "green", "disagrees": "red", "undecided": "yellow", "not tested": "dim"}
 
 
 def _flag(name: str) -> str:

@@ -31,6 +31,7 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
         "command": command_of(experiment, setting),
         "seconds": round(time.monotonic() - began, 1),
         "runs": sorted(path.name for path in trained),
+        "seeds": sorted({run.config.seed for run in runs.values()}),
         "training_seconds": round(sum(trained.values()), 1),  # of all runs, whenever they were done
     }
     record = write_outcome(folder, experiment, evidence, about)
