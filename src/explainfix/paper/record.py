@@ -153,11 +153,15 @@ def read_scores(record: Record) -> dict[str, Scores]:
 
 
 def as_text(record: Record) -> str:
-    """As outcome.json has it, a row of scores on one line."""
-    scores = record["scores"]
-    marked = record | {"scores": {name: f"@{number}@" for number, name in enumerate(scores)}}
+    """As outcome.json has it, a row of scores, or of what was trained, on one line."""
+    names = list(record["scores"])
+    marked = record | {"scores": {name: f"@{number}@" for number, name in enumerate(names)}}
+    tables = [record["scores"][name] for name in names]
+    if "trained" in record:
+        marked["trained"] = f"@{len(tables)}@"
+        tables.append(record["trained"])
     text = json.dumps(marked, indent=1, allow_nan=False, ensure_ascii=False)
-    for number, table in enumerate(scores.values()):
+    for number, table in enumerate(tables):
         rows = ",\n   ".join(json.dumps(row, allow_nan=False) for row in table["rows"])
         fields = json.dumps(table["fields"])
         text = text.replace(

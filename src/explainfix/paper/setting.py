@@ -59,7 +59,7 @@ OPTIONS: dict[Scale, dict[str, dict[str, Any]]] = {
     "smoke": {"nuclei": {"count": 16, "size": 32}, "xray-like": {"count": 32, "size": 32}},
     "cpu": {"bbbc038v1": {"crop": 128}, "chexpert": {"crop": 128, "samples_per_epoch": 2000}},
     "paper": {
-        "bbbc038v1": {"crop": 256},
+        "bbbc038v1": {"crop": 256, "soft_labels": True},  # both are the authors' code's
         "chexpert": {"crop": 320, "val_share": 0.3, "seed": 138, "samples_per_epoch": 15_000},
     },
 }

@@ -219,13 +219,7 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
         for name in setting.tracked(list(TITLES), "Measuring")
     }
     return Evidence(
-        scores={
-            "focus": samples({name: one.focus for name, one in found.items()}),
-            "AUC": samples({name: one.auc for name, one in found.items()}),
-            "seconds": samples({name: one.seconds for name, one in found.items()}),
-            "bytes": samples({name: [one.kept] for name, one in found.items()}),
-            "compatible": samples({name: [one.compatible] for name, one in found.items()}),
-        },
+        scores=as_scores(found),
         tables={
             "Table 1, measured; mean over seeds, median over rounds": table(found),
             "The paper's ticks, and ExplainFix applied": ticks(found),
@@ -272,6 +266,17 @@ def apply_explainfix(model: nn.Module, images: Tensor) -> tuple[str, bool]:
         return f"fails: {str(error).partition(chr(10))[0]}", False
     gone = 1 - report.params_kept
     return f"{layers} layers explained and fixed, {gone:.0%} pruned", report.difference < LESS
+
+
+def as_scores(found: Mapping[str, Measured]) -> dict[str, Scores]:
+    """What the rules judge."""
+    return {
+        "focus": samples({name: one.focus for name, one in found.items()}),
+        "AUC": samples({name: one.auc for name, one in found.items()}),
+        "seconds": samples({name: one.seconds for name, one in found.items()}),
+        "bytes": samples({name: [one.kept] for name, one in found.items()}),
+        "compatible": samples({name: [one.compatible] for name, one in found.items()}),
+    }
 
 
 def table(found: Mapping[str, Measured]) -> Rows:
