@@ -271,12 +271,12 @@ def _section(record: Record, pictures: list[str]) -> str:
 
 
 def _anywhere(command: str) -> str:
-    """A command without the folder that the data was in.
+    """A command without the folders that the data was in and the runs are in.
 
-    >>> _anywhere("explainfix reproduce steering --data bbbc038v1:/my/own --workers 2")
-    'explainfix reproduce steering --data bbbc038v1:FOLDER --workers 2'
+    >>> _anywhere("explainfix reproduce steering --data bbbc038v1:/my/own --folder /my/runs")
+    'explainfix reproduce steering --data bbbc038v1:FOLDER'
     """
-    return re.sub(r"(--data [\w-]+):\S+", r"\1:FOLDER", command)
+    return re.sub(r"(--data [\w-]+):\S+", r"\1:FOLDER", re.sub(r" --folder \S+", "", command))
 
 
 def _table(columns: list[str], rows: list[list[Any]]) -> str:
