@@ -13,6 +13,7 @@ from ..explanation import Comparison, Explanation, compare, explain
 from ..explanation.compare import as_change
 from ..report.write import write_page
 from ..store import written
+from ..table import as_csv
 from ..untrained import RANDOM
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model
 from .inputs import Data, measure_saliency, name_silent
@@ -107,7 +108,7 @@ def compare_(
         write_page(difference.before, output, comparison=difference, overwrite=force)
     elif output is not None:
         with written(output, overwrite=force) as temporary:
-            difference.table().to_csv(temporary)
+            temporary.write_text(as_csv(difference.as_dict()["layers"]), encoding="utf-8")
     if as_json:
         print_json(difference.as_dict() | {"broken": broken})
         return int(bool(broken))

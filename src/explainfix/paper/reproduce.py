@@ -7,6 +7,7 @@ import statistics
 import time
 from pathlib import Path
 
+from ..extras import require
 from ..lab.run.folder import Run, is_finished
 from .experiment import Experiment
 from .experiment import find_experiment as find_experiment
@@ -19,6 +20,7 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
 
     An outcome of another version is not written over, unless by `force`; runs never are.
     """
+    require("lab", "an experiment")
     experiment = find_experiment(name)
     folder = outcome_folder(name, setting)
     check_before(experiment, setting, force=force)

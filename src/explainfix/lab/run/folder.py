@@ -17,6 +17,7 @@ from ...recipe import recipes
 from ...registry import bases, openers
 from ...steering import mix_, steer_
 from ...store import load
+from ...table import as_frame
 from ...zoo import create_model
 from ...zoo.opening import is_complete, open_guide, open_network, split_run, split_weights
 from ...zoo.own import split_factory
@@ -47,9 +48,7 @@ class Run:
 
     def table(self) -> "pd.DataFrame":
         """A row per epoch."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.history)).set_index("epoch")
+        return as_frame(self.history, "epoch")
 
     def model(self, which: Literal["best", "last"] = "best") -> nn.Module:
         """The network with its best or its last weights."""

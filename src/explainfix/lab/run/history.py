@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ...extras import needed_for
 from .checkpoint import writing
 from .config import RunConfig
 
@@ -46,13 +47,8 @@ def count_stale(history: Sequence[dict[str, float]], column: str) -> int:
 
 def open_events(folder: Path, epoch: int) -> Any:
     """A writer of TensorBoard events that forgets what an interrupted run wrote after `epoch`."""
-    try:
+    with needed_for("a file of events"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ImportError(
-            "TensorBoard events need a package: pip install 'explainfix[tensorboard]'",
-            name="tensorboard",
-        ) from None
     return SummaryWriter(str(folder / "events"), purge_step=epoch + 1)
 
 

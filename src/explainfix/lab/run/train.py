@@ -12,10 +12,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 from torch.multiprocessing.spawn import ProcessException
 
@@ -79,6 +78,9 @@ from .history import (
 from .losses import Loss, losses
 from .metrics import MAIN_SCORE, score
 from .process import prepare_process
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 def train(
@@ -156,7 +158,7 @@ def _chosen_by(config: RunConfig, dataset: Dataset) -> str:
 class _Work:
     """The state of a run in one process."""
 
-    def __init__(self, fabric: Fabric, config: RunConfig, folder: Path, dataset: Dataset) -> None:
+    def __init__(self, fabric: "Fabric", config: RunConfig, folder: Path, dataset: Dataset) -> None:
         self.fabric, self.config, self.folder, self.dataset = fabric, config, folder, dataset
         self.network = build_model(config, dataset)
         if config.channels_last:
@@ -294,14 +296,18 @@ class _Work:
             save(self.network, self.folder / name, overwrite=True)
 
 
-def _reduced(fabric: Fabric, value: Tensor, how: str) -> Tensor:
+def _reduced(fabric: "Fabric", value: Tensor, how: str) -> Tensor:
     """The sum or mean over all processes, where the value was."""
     reduced = fabric.all_reduce(value.to(fabric.device), reduce_op=how)
     return cast(Tensor, reduced).to(value.device)
 
 
 def _work(
-    config: RunConfig, folder: Path, dataset: Dataset | None, report: Report | None, fabric: Fabric
+    config: RunConfig,
+    folder: Path,
+    dataset: Dataset | None,
+    report: Report | None,
+    fabric: "Fabric",
 ) -> None:
     """What each process does."""
     if fabric.world_size > 1 and not started_by_torchrun():  # a process that Fabric started
