@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 OLDEST := .venv-oldest
 
-.PHONY: demo test quick oldest bench lint browser clean
+.PHONY: demo test quick oldest bench docs lint browser clean
 
 demo: $(READY)  ## fix, train, explain, prune and compare U-NetD on drawn nuclei, in one page
 	$(BIN)/python examples/demo.py
@@ -26,6 +26,10 @@ bench: $(READY)  ## times and ratios: the methods, explanations, pruning, traini
 	$(BIN)/python benchmarks/prune.py
 	@echo
 	$(BIN)/python benchmarks/training.py
+
+docs: $(READY)  ## the documentation site, in build/site; it opens from disk
+	$(BIN)/python tools/docs/build.py
+	@echo "Wrote build/site/index.html"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -57,4 +61,4 @@ $(OLDEST)/ready: pyproject.toml tools/lower_bounds.py
 	@touch $@
 
 clean:
-	rm -rf .venv $(OLDEST) demo
+	rm -rf .venv $(OLDEST) demo build
