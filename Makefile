@@ -6,7 +6,7 @@ READY := .venv/ready
 LAB := $(if $(wildcard $(READY)),$(READY),.venv/lab)
 OLDEST := .venv-oldest
 
-.PHONY: demo test quick oldest bench lint browser clean
+.PHONY: demo test quick oldest bench docs lint browser clean
 
 demo: $(LAB)  ## what a network learned, without learning its filters, pruned: in one page
 	$(BIN)/python examples/demo.py
@@ -28,6 +28,10 @@ bench: $(READY)  ## times and ratios: the methods, explanations, pruning, traini
 	$(BIN)/python benchmarks/prune.py
 	@echo
 	$(BIN)/python benchmarks/training.py
+
+docs: $(READY)  ## the documentation site, in build/site; it opens from disk
+	$(BIN)/python tools/docs/build.py
+	@echo "Wrote build/site/index.html"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -61,4 +65,4 @@ $(OLDEST)/ready: pyproject.toml tools/lower_bounds.py
 	@touch $@
 
 clean:
-	rm -rf .venv $(OLDEST) demo
+	rm -rf .venv $(OLDEST) demo build

@@ -1,4 +1,4 @@
-"""Build the documentation site: python tools/docs/build.py [FOLDER]
+"""Build the documentation site: python tools/docs/build.py [SITE [DOCS]]
 
 The pages of docs/ are copied first. On the way notebooks become pages, with the outputs that they
 were stored with, and the page of the command line gets its commands. Whatever MkDocs warns of is an
@@ -54,13 +54,16 @@ def build_site(site: Path, docs: Path = ROOT / "docs") -> None:
 
 def convert_notebooks(pages: Path) -> list[str]:
     """Turn each notebook below this folder into a page; the paths of the pages, in order."""
+    import nbformat
     from nbconvert import MarkdownExporter
 
     made = []
     for notebook in sorted(pages.rglob("*.ipynb")):
         page = notebook.with_suffix(".md")
-        text, resources = MarkdownExporter().from_filename(
-            str(notebook), resources={"output_files_dir": f"{notebook.stem}_files"}
+        held = nbformat.read(notebook, as_version=4)
+        held.metadata.setdefault("language_info", {"name": "python"})
+        text, resources = MarkdownExporter().from_notebook_node(
+            held, resources={"output_files_dir": f"{notebook.stem}_files"}
         )
         page.write_text(text)
         for name, picture in resources["outputs"].items():
@@ -138,7 +141,8 @@ class _Fetched(HTMLParser):
 
 
 if __name__ == "__main__":
+    given = [Path(argument).absolute() for argument in sys.argv[1:3]]
     try:
-        build_site(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/site").absolute())
+        build_site(*(given or [ROOT / "build/site"]))
     except ValueError as problem:
         sys.exit(f"error: {problem}")
