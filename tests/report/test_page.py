@@ -133,9 +133,7 @@ def example(shapes, *, weighted=True, samples=24, comparison=False, pruning=Fals
         if comparison
         else None,
         "pruning": pruned([layer["path"] for layer in layers]) if pruning else None,
-        "results": {"columns": ["filters", "Dice"], "rows": [["learned", "0.8"]]}
-        if pruning
-        else None,
+        "story": None,
     }
 
 
@@ -604,11 +602,57 @@ def test_frames_show_that_they_scroll(show):
     assert wide.locator(".edges.more-right").count() == 0
 
 
-def test_results_are_a_table_as_they_stand(show):
-    page = show(example([(3, 3)] * 3, pruning=True))
-    assert page.locator("#results th").all_inner_texts() == ["filters", "Dice", "learned"]
-    assert page.locator("#results td").all_inner_texts() == ["0.8"]
-    assert show(example([(3, 3)] * 3)).locator("#results").count() == 0
+def told(paths):
+    """A story of one chapter with all that one can hold, too wide for a telephone."""
+    cells = [0.5, -0.5, None]
+    return {
+        "title": "torchvision:resnet50",
+        "answer": "Filters that were never learned do as well.",
+        "detail": "The learned network in detail",
+        "chapters": [
+            {
+                "title": "What the network learned to look for",
+                "text": ["It looks for edges."],
+                "caption": "Orange is more than chance.",
+                "spectra": [
+                    {"title": name, "sentence": "Smooth at first.", "rows": len(cells)}
+                    | {"columns": [{"path": path, "cells": cells} for path in paths]}
+                    for name in ("learned", "ghaar", "psine")
+                ],
+                "table": {
+                    "headings": ["spatial filters", "Dice", "learned", "parameters", "seconds"],
+                    "rows": [
+                        {"name": "learned", "cells": ["0.845 (0.812 to 0.872)"] * 4}
+                        | {"said": "A sentence about this row, as long as sentences are. " * 2}
+                    ],
+                },
+                "gallery": {
+                    "caption": "Three images.",
+                    "names": [f"network {i}" for i in range(9)],
+                    "rows": [["data:image/gif;base64,R0lGODlhAQABAAAAACw="] * 9] * 3,
+                },
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_story_is_all_in_sight(show, width, scheme):
+    data = example([(3, 3)] * 3)
+    data["story"] = told([layer["path"] for layer in data["layers"]])
+    page = show(data, width=width, height=844, color_scheme=scheme)
+    assert not scrolls_sideways(page)
+    sentence = page.locator(".told td p").bounding_box()
+    assert sentence["x"] >= 0
+    assert sentence["x"] + sentence["width"] <= width
+    assert page.locator(".gallery-grid img").count() == 27
+    # a cell that is as strong as another has another colour if it is below chance
+    fills = page.locator(".spectra-map g").first.locator("rect")
+    colours = [fills.nth(i).evaluate("node => getComputedStyle(node).fill") for i in range(2)]
+    assert colours[0] != colours[1]
+    heads = page.locator("h2").all_inner_texts()
+    assert heads[1] == "The learned network in detail"
 
 
 def test_pruning_appears_only_with_data(show):

@@ -18,9 +18,10 @@ def render_page(data: Mapping[str, Any]) -> str:
     Layer names are data, so they are escaped wherever they go; NaN and infinity become gaps.
     """
     clean = _finite(data)
+    drawn = {name: value for name, value in clean.items() if name != "story"}
     return fill_template(
         "page.html",
-        {**clean, "json": embed_json(clean), "script": (FOLDER / "page.js").read_text("utf-8")},
+        {**clean, "json": embed_json(drawn), "script": (FOLDER / "page.js").read_text("utf-8")},
         raw=("json", "script"),
         filters={"rough": rough, "percent": percent},
     )
