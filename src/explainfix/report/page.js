@@ -10,6 +10,7 @@
     colourCell,
     filterName,
     isNumber,
+    laidOut,
     largest,
     make,
     neighbour,
@@ -337,30 +338,18 @@
   function frequencyPlane(shape) {
     const index = shape.layers[0];
     const layer = data.layers[index];
-    const size = shape.basis.length;
-    const side = Math.ceil(Math.sqrt(size));
     const grid = { cells: new Map(), shape };
-    const spot = (filter) => {
-      const frequency = shape.frequencies?.[filter];
-      if (!frequency) return [Math.floor(filter / side), filter % side];
-      const [across, down, ...deep] = [...frequency].reverse();
-      return [down ?? 0, across + shape.shape.at(-1) * sum(deep)];
-    };
+    const rows = laidOut(shape);
     grid.node = make("div", {
       class: "plane",
       role: "grid",
       "aria-label": `Energy of the ${shape.name} kernels of ${layer.path} by frequency`,
-      "--across": 1 + largest(shape.basis.map((_, filter) => spot(filter)[1])),
+      "--across": 1 + largest(rows.flatMap(([, line]) => line.map(([, column]) => column))),
     });
-    const rows = new Map();
-    const order = shape.basis
-      .map((_, filter) => filter)
-      .sort((a, b) => spot(a)[0] - spot(b)[0] || spot(a)[1] - spot(b)[1]);
-    for (const filter of order) {
-      const [row, column] = spot(filter);
-      if (!rows.has(row))
-        grid.node.append(rows.set(row, make("div", { class: "row", role: "row" })).get(row));
-      addCell(grid, rows.get(row), index, filter, row, column);
+    for (const [row, line] of rows) {
+      const node = make("div", { class: "row", role: "row" });
+      for (const [filter, column] of line) addCell(grid, node, index, filter, row, column);
+      grid.node.append(node);
     }
     const key = legend();
     grid.redraw = () => {

@@ -110,6 +110,26 @@ const parts = (() => {
     return `${name}: ${frequency.map((f, i) => `${axes[i]} ${f}`).join(", ")}`;
   }
 
+  /** Row and column of a filter laid out by frequency, or, without frequencies, in reading order. */
+  function spotOf(shape, filter) {
+    const frequency = shape.frequencies?.[filter];
+    const side = Math.ceil(Math.sqrt(shape.basis.length));
+    if (!frequency) return [Math.floor(filter / side), filter % side];
+    const [across, down, ...deep] = [...frequency].reverse();
+    return [down ?? 0, across + shape.shape.at(-1) * sum(deep)];
+  }
+
+  /** Rows of filters laid out so: [row, [[filter, column], ...]]. */
+  function laidOut(shape) {
+    const rows = new Map();
+    const order = shape.basis
+      .map((_, filter) => [filter, ...spotOf(shape, filter)])
+      .sort((a, b) => a[1] - b[1] || a[2] - b[2]);
+    for (const [filter, row, column] of order)
+      rows.set(row, [...(rows.get(row) ?? []), [filter, column]]);
+    return [...rows];
+  }
+
   // ---- Cells, tooltips, tables ----------------------------------------------------------------
 
   const times = (doublings) => `${Number((2 ** doublings).toPrecision(2))}×`;
@@ -198,6 +218,7 @@ const parts = (() => {
     colourCell,
     filterName,
     isNumber,
+    laidOut,
     largest,
     make,
     neighbour,
