@@ -108,7 +108,8 @@ class Watch:
     def close(self) -> None:
         """At the end: look once more if anything was done since; write the file and the page."""
         try:
-            if self._now != self._seen:
+            last = self.timeline.snapshots[-1]
+            if self._step != last.step or (not self._step and self._epoch != last.epoch):
                 self._look()
         finally:
             self._write(page=True)
@@ -127,18 +128,9 @@ class Watch:
         else:  # what was seen until then; there is an error already
             self._write(page=True)
 
-    @property
-    def _now(self) -> tuple[int, int]:
-        return self._epoch, self._step
-
-    @property
-    def _seen(self) -> tuple[int, int]:
-        last = self.timeline.snapshots[-1]
-        return last.epoch, last.step
-
     def _look(self) -> None:
         wrong = changed_layers(self.model)
-        snapshot, layers = look_at(self.model, self.timeline.basis, self._now, tuple(wrong))
+        snapshot, layers = look_at(self.model, self.timeline.basis, (self._epoch, self._step), tuple(wrong))
         self.timeline = self.timeline.added(snapshot, layers)
         if self.log:
             self.log(self.timeline.metrics(), self._step or self._epoch)

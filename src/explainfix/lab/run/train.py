@@ -163,7 +163,10 @@ class _Work:
             make_frugal_(self.network)
         self.spectra: Timeline | None = None  # from the start on, so before a checkpoint is read
         if fabric.is_global_zero and spatial_layers(self.network):
-            self.spectra = read_spectra(folder) or Watch(self.network, fixed="ignore").timeline
+            self.spectra = (
+                read_spectra(folder)
+                or Watch(self.network, fixed="ignore", title=config.model).timeline
+            )
         self.checkpoint = folder / CHECKPOINT
         self.optimizer = make_optimizer(config, fabric.to_device(self.network))
         self.progress = Checkpoint()
