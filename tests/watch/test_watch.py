@@ -122,12 +122,14 @@ def test_a_fixed_filter_that_moved_is_an_error_that_names_its_layer(tmp_path):
 def test_what_was_seen_is_written_even_if_a_filter_moved(tmp_path):
     model = network()
     xf.fix_(model, "ghaar")
-    with (
-        pytest.raises(ValueError, match="fixed layers changed"),
-        Watch(model, page=tmp_path / "a.html", file=tmp_path / "a.json") as watch,
-    ):
-        model[0].weight.data[0] += 1
-        watch.epoch()
+
+    def loop():
+        with Watch(model, page=tmp_path / "a.html", file=tmp_path / "a.json") as watch:
+            model[0].weight.data[0] += 1
+            watch.epoch()
+
+    with pytest.raises(ValueError, match="fixed layers changed"):
+        loop()
     assert "1 of 2 fixed layers changed: 0." in (tmp_path / "a.html").read_text()
     assert Timeline.load(tmp_path / "a.json").snapshots[-1].changed == ("0",)
 
@@ -176,9 +178,8 @@ def test_layers_that_come_and_go_or_change_their_kernels_are_gaps():
     model[2] = nn.Conv2d(4, 4, 5, padding=1)
     watch.epoch()
     line = watch.timeline
-    assert [list(seen.ed) for seen in line.snapshots] == [["0", "2"], ["0", "1", "2"]] + [
-        ["0", "1", "2"]
-    ]
+    seen = ["".join(snapshot.ed) for snapshot in line.snapshots]
+    assert seen == ["02", "012", "012"]
     assert line.drift("1").isfinite().tolist() == [False, True, True]
     assert line.drift("1")[1] == 0
     assert line.drift("2").isfinite().tolist() == [False, False, True]

@@ -69,8 +69,8 @@ def _what(model: nn.Module) -> Iterator[str]:
     origin = origin_of(model)
     name = type(model).__name__
     if origin and origin.source != "python":
-        counts = {"classes": origin.num_classes, "input channels": origin.in_channels}
-        given = "".join(f", {count} {what}" for what, count in counts.items() if count)
+        counts = {"class": origin.num_classes, "input channel": origin.in_channels}
+        given = "".join(f", {_count(n, what)}" for what, n in counts.items() if n)
         name = f"`{origin.spec}`{given}"
     parameters = list(model.parameters())
     count, learned = (
@@ -102,7 +102,7 @@ def _fixed(model: nn.Module) -> Iterator[str]:
         yield f"| `{method}` | {seed} | {scale} | {told}| {count} |"
     yield ""
     if wrong := changed_layers(model):
-        yield f"**{len(wrong)} of them are not as they were fixed:** {_listed(list(wrong))}."
+        yield f"**Not as they were fixed, {len(wrong)} of them:** {_listed(list(wrong))}."
     else:
         yield (
             "A recipe stands for the kernels of a method that can make them again; loading does, "
@@ -121,10 +121,10 @@ def _parted(model: nn.Module) -> Iterator[str]:
             steered = {path: n for path, n in steered.items() if path not in change.merged}
             mixed = [path for path in mixed if path not in change.merged]
     for filters, count in sorted(Counter(steered.values()).items()):
-        each = f"{filters} fixed filter{'s' * (filters != 1)} a channel"
-        yield f"- {_layers(count)} of {each}, steered by a learned 1x1"
+        each = f"{_count(filters, 'fixed filter')} a channel"
+        yield f"- {_count(count, 'layer')} of {each}, steered by a learned 1x1"
     if mixed:
-        yield f"- {_layers(len(mixed))} with a learned 1x1 behind: {_listed(mixed)}"
+        yield f"- {_count(len(mixed), 'layer')} with a learned 1x1 behind: {_listed(mixed)}"
 
 
 def _pruned(model: nn.Module) -> Iterator[str]:
@@ -155,8 +155,8 @@ def _load(model: nn.Module, repo_id: str | None, load_with: str | None) -> Itera
         f'model = from_pretrained("{repo_id or "FOLDER"}"{given})'
     )
     yield "```sh\npip install 'explainfix[hub]'\n```"
-    yield f"```python\n{load_with}\n```"
-    yield f"`{FILE}` is read as data: no pickle, no code. It lacks the kernels that are made again."
+    yield f"\n```python\n{load_with}\n```\n"
+    yield f"`{FILE}` is read as data, no pickle; kernels that a recipe gives back are not in it."
 
 
 def _cuts(model: nn.Module) -> list[Cut]:
@@ -183,8 +183,14 @@ def _listed(paths: list[str], most: int = 6) -> str:
     return ", ".join(f"`{path}`" for path in paths[:most]) + more
 
 
-def _layers(count: int) -> str:
-    return f"{count} layer{'s' * (count != 1)}"
+def _count(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> _count(1, "class"), _count(3, "class"), _count(2, "layer")
+    ('1 class', '3 classes', '2 layers')
+    """
+    ending = "" if number == 1 else "es" if what.endswith("s") else "s"
+    return f"{number} {what}{ending}"
 
 
 def _cell(value: Any) -> str:

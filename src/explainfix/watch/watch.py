@@ -130,7 +130,9 @@ class Watch:
 
     def _look(self) -> None:
         wrong = changed_layers(self.model)
-        snapshot, layers = look_at(self.model, self.timeline.basis, (self._epoch, self._step), tuple(wrong))
+        snapshot, layers = look_at(
+            self.model, self.timeline.basis, (self._epoch, self._step), tuple(wrong)
+        )
         self.timeline = self.timeline.added(snapshot, layers)
         if self.log:
             self.log(self.timeline.metrics(), self._step or self._epoch)
