@@ -1,4 +1,4 @@
-"""The workflows and templates of the code host: they parse, and ask for nothing that is not there."""
+"""Workflows and templates of the code host: they parse, and ask for what is there."""
 
 import re
 from pathlib import Path

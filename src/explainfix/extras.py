@@ -24,6 +24,11 @@ EXTRAS = {
     "nibabel": "medical",
     "tensorboard": "tensorboard",
     "ray": "cluster",
+    "wandb": "wandb",
+    "mlflow": "mlflow",
+    "lightning": "lightning",
+    "pytorch_lightning": "lightning",
+    "huggingface_hub": "hub",
 }
 
 

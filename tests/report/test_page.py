@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +15,6 @@ from explainfix.report.scale import against_chance, chance_limit, differences
 from explainfix.report.write import page_data
 
 HOSTILE = """</script><script>alert(1)</script><!-- "quoted" & 'single' <b>"""
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-background-networking "
-    "--disable-component-update --disable-sync --no-first-run"
-)
 
 
 def basis_of(shape):
@@ -220,45 +214,16 @@ def test_a_missing_key_is_an_error():
 # In a browser
 
 
-@pytest.fixture(scope="module")
-def browser():
-    how = "the tests of the page in a real browser were left out; to run them: "
-    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if program is None:
-        pytest.skip(how + "apt-get install chromium")
-    api = pytest.importorskip("playwright.sync_api", reason=how + "pip install playwright")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS.split())
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def show(browser, tmp_path):
-    """Opens a page from disk; at the end it must have complained of nothing and fetched nothing."""
-    contexts, trouble, requests = [], [], []
-    file: Path = tmp_path / "page.html"
+def show(open_file, tmp_path):
+    """Opens the page of some data."""
 
-    def open_page(data, *, width=1280, height=900, **options):
+    def open_page(data, **options):
+        file: Path = tmp_path / "page.html"
         file.write_text(render_page(data), encoding="utf-8")
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, reduced_motion="reduce", **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(5000)
-        page.on("console", lambda message: trouble.append(message.text))
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("dialog", lambda dialog: (trouble.append("dialog"), dialog.dismiss()))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(file.as_uri())
-        return page
+        return open_file(file, **options)
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert trouble == []
-    assert set(requests) == {file.as_uri()}
+    return open_page
 
 
 def focused(page, attribute):

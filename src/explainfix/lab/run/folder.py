@@ -26,7 +26,7 @@ from ..data.dataset import Dataset, Signature, dataset_options, open_dataset
 from ..data.loader import Share, training_steps
 from .checkpoint import Checkpoint, writing
 from .config import RunConfig, make_config, read_config
-from .history import METRICS, count_stale, is_stale, read_history
+from .history import METRICS, SPECTRA, count_stale, is_stale, read_history
 from .naming import differences, run_name, run_title
 from .pruned_start import zero_kernels_
 
@@ -179,7 +179,7 @@ def begin_with(beginning: Path, folder: Path) -> None:
     If somebody is at that one, this one begins by itself.
     """
     with suppress(BusyError), locked(beginning):
-        for name in (BEST, METRICS, CHECKPOINT):  # the last says that the others are there
+        for name in (BEST, METRICS, SPECTRA, CHECKPOINT):  # the last says that the others are there
             if (beginning / name).is_file():
                 with writing(folder / name) as file:
                     shutil.copyfile(beginning / name, file)

@@ -1,8 +1,9 @@
 """Training: one loop on Lightning Fabric, from one CPU to several processes, that can be killed.
 
 A run is a folder. It holds config.toml (all options), data.json (what goes into the network and
-what comes out), metrics.csv (a row per epoch), the weights best.safetensors and last.safetensors,
-checkpoint.safetensors to go on from, and, once the run is finished, result.json.
+what comes out), metrics.csv (a row per epoch), spectra.json (how the spectra of its layers moved),
+the weights best.safetensors and last.safetensors, checkpoint.safetensors to go on from, and, once
+the run is finished, result.json.
 """
 
 import os
@@ -19,8 +20,10 @@ from torch import Tensor
 from torch.multiprocessing.spawn import ProcessException
 
 from ...backward.recompute import make_frugal_
+from ...layers import spatial_layers
 from ...recipe import check_fixed, recipes
 from ...store import save
+from ...watch import Timeline, Watch, to_tensorboard
 from ..data.dataset import Dataset
 from ..data.loader import Batch, Share, count_steps, step_seed, training_steps
 from .checkpoint import (
@@ -70,10 +73,11 @@ from .folder import (
 from .history import (
     count_stale,
     is_stale,
-    open_events,
     read_history,
+    read_spectra,
     write_events,
     write_metrics,
+    write_spectra,
 )
 from .losses import Loss, losses
 from .metrics import MAIN_SCORE, score
@@ -165,6 +169,12 @@ class _Work:
             to_channels_last_(self.network)
         if config.frugal:
             make_frugal_(self.network)
+        self.spectra: Timeline | None = None  # from the start on, so before a checkpoint is read
+        if fabric.is_global_zero and spatial_layers(self.network):
+            self.spectra = (
+                read_spectra(folder)
+                or Watch(self.network, fixed="ignore", title=config.model).timeline
+            )
         self.checkpoint = folder / CHECKPOINT
         self.optimizer = make_optimizer(config, fabric.to_device(self.network))
         self.progress = Checkpoint()
@@ -316,7 +326,13 @@ def _work(
         work = _Work(fabric, config, folder, dataset or open_data(config))
         progress, first = work.progress, fabric.is_global_zero
         report = report if first else None
-        events = open_events(folder, progress.epoch) if first and config.tensorboard else None
+        events = None
+        if first and config.tensorboard:
+            events = to_tensorboard(folder / "events", since=progress.epoch + 1)
+        watch = None
+        if work.spectra:
+            seen = work.spectra.until(progress.epoch)
+            watch = Watch(work.network, timeline=seen, log=events, fixed="ignore")
         chosen_by = _chosen_by(config, work.dataset)
         stale = count_stale(progress.history, chosen_by)
         while progress.epoch < config.epochs and not is_stale(stale, config):
@@ -333,6 +349,9 @@ def _work(
             stale = count_stale(progress.history, chosen_by)
             if first and better:  # before the checkpoint, which says that it is there
                 work.save_model(BEST)
+            if watch:
+                watch.epoch(epoch)
+                write_spectra(folder, watch.timeline)
             if first:
                 write_metrics(folder, progress.history)
             work.save()
