@@ -1,12 +1,14 @@
-# Every target sets up .venv by itself when it is missing or older than pyproject.toml.
+# Every target sets up .venv by itself when it is missing or older than pyproject.toml: the demo
+# with what it needs, the others with the tools of development, with which the demo runs as well.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+LAB := $(if $(wildcard $(READY)),$(READY),.venv/lab)
 OLDEST := .venv-oldest
 
-.PHONY: demo test quick oldest bench lint browser clean
+.PHONY: demo test quick oldest bench docs lint browser clean
 
-demo: $(READY)  ## fix, train, explain, prune and compare U-NetD on drawn nuclei, in one page
+demo: $(LAB)  ## what a network learned, without learning its filters, pruned: in one page
 	$(BIN)/python examples/demo.py
 
 test: lint browser  ## everything: style, types, doctests, tests, the whole zoo
@@ -27,6 +29,10 @@ bench: $(READY)  ## times and ratios: the methods, explanations, pruning, traini
 	@echo
 	$(BIN)/python benchmarks/training.py
 
+docs: $(READY)  ## the documentation site, in build/site; it opens from disk
+	$(BIN)/python tools/docs/build.py
+	@echo "Wrote build/site/index.html"
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -40,12 +46,14 @@ browser:
 	      apt-get -qq update && apt-get -qq install -y chromium >/dev/null; }; } || \
 	  echo "NOTE: no chromium and no way to install it: the page's browser tests are left out"
 
-$(READY): pyproject.toml Makefile
+.venv/lab: EXTRA := lab
+$(READY): EXTRA := dev
+.venv/lab $(READY): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "explainfix needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRA)]'
 	@touch $@
 
 $(OLDEST)/ready: pyproject.toml tools/lower_bounds.py
@@ -57,4 +65,4 @@ $(OLDEST)/ready: pyproject.toml tools/lower_bounds.py
 	@touch $@
 
 clean:
-	rm -rf .venv $(OLDEST) demo
+	rm -rf .venv $(OLDEST) demo build

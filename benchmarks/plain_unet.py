@@ -5,8 +5,6 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-WIDTHS = (8, 16, 32, 64)
-
 
 def block(inputs, outputs):
     layers = []
@@ -17,12 +15,13 @@ def block(inputs, outputs):
 
 
 class UNet(nn.Module):
-    def __init__(self, in_channels, num_classes):
+    def __init__(self, in_channels, num_classes, width):
         super().__init__()
-        self.down = nn.ModuleList(block(*pair) for pair in pairwise((in_channels, *WIDTHS)))
-        joined = [(low + high, low) for low, high in pairwise(WIDTHS)]
+        widths = [width * 2**level for level in range(4)]
+        self.down = nn.ModuleList(block(*pair) for pair in pairwise((in_channels, *widths)))
+        joined = [(low + high, low) for low, high in pairwise(widths)]
         self.up = nn.ModuleList(block(*pair) for pair in reversed(joined))
-        self.head = nn.Conv2d(WIDTHS[0], num_classes, 1)
+        self.head = nn.Conv2d(width, num_classes, 1)
 
     def forward(self, x):
         skips = []
@@ -36,4 +35,8 @@ class UNet(nn.Module):
 
 
 def unet(num_classes=1, in_channels=3):
-    return UNet(in_channels, num_classes)
+    return UNet(in_channels, num_classes, width=8)
+
+
+def wide_unet(num_classes=1, in_channels=3):
+    return UNet(in_channels, num_classes, width=16)

@@ -12,7 +12,11 @@ import pytest
 from explainfix.cli import main
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
 
 
 def blocks(page):
@@ -23,7 +27,7 @@ def blocks(page):
         end = found.end()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -34,7 +38,7 @@ def test_examples_run(page, tmp_path, monkeypatch):
                 exec(text, names)
             printed = out.getvalue()
         elif language == "sh":
-            for line in text.splitlines():
+            for line in text.replace("\\\n", " ").splitlines():
                 words = shlex.split(line, comments=True)
                 words = [found for word in words for found in sorted(glob(word)) or [word]]  # noqa: PTH207
                 if words[:1] == ["explainfix"]:
@@ -45,7 +49,7 @@ def test_examples_run(page, tmp_path, monkeypatch):
             assert [line.rstrip() for line in printed.splitlines()] == text.splitlines()
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target

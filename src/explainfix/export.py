@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from . import private
+from .extras import needed_for
 from .layers import as_found
 from .running import explained, reason_of
 from .store import check_free, written
@@ -83,7 +84,9 @@ def export_onnx(
     """
     path = Path(path)
     check_free(path, overwrite=overwrite)
-    _require("onnx", "onnxscript", *(["onnxruntime"] if check else []))
+    with needed_for("exporting"):
+        for package in ("onnx", "onnxscript", *(["onnxruntime"] if check else [])):
+            import_module(package)
     if not isinstance(example, Tensor) or example.ndim < 2:
         raise ValueError("the example must be one tensor whose first axis is the batch")
     tensors = (*model.parameters(), *model.buffers())
@@ -116,16 +119,6 @@ def export_onnx(
             seconds=time.perf_counter() - started,
             fixed=fixed,
         )
-
-
-def _require(*packages: str) -> None:
-    for name in packages:
-        try:
-            import_module(name)
-        except ImportError:
-            raise ImportError(
-                f"exporting needs {name}, which is not installed: pip install 'explainfix[onnx]'"
-            ) from None
 
 
 def _run(model: nn.Module, example: Tensor) -> Any:

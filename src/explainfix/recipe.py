@@ -96,9 +96,14 @@ def check_fixed(model: nn.Module) -> None:
         raise ValueError(f"no layer of this {type(model).__name__} is fixed: call fix_ first")
     wrong = changed_layers(model)
     if wrong:
-        named = "; ".join(f"{path!r} ({why})" for path, why in list(wrong.items())[:5])
-        more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        raise ValueError(f"{len(wrong)} of {len(fixed)} fixed layers changed: {named}{more}")
+        raise ValueError(describe_changes(wrong, len(fixed)))
+
+
+def describe_changes(wrong: Mapping[str, str], fixed: int) -> str:
+    """What `changed_layers` found among so many fixed layers, in a sentence."""
+    named = "; ".join(f"{path!r} ({why})" for path, why in list(wrong.items())[:5])
+    more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+    return f"{len(wrong)} of {fixed} fixed layers changed: {named}{more}"
 
 
 def can_regenerate(recipe: KernelRecipe) -> bool:

@@ -73,7 +73,8 @@ class ModelSource:
     """Where models come from: `build(name, num_classes, in_channels, pretrained)`, and names."""
 
     build: Callable[[str, int | None, int | None, bool], nn.Module]
-    names: Callable[[], list[str]]
+    names: Callable[[], list[str]]  # none while its package is not installed
+    extra: str = ""  # that installs it
 
 
 models: Registry[ModelSource] = Registry("model source", "explainfix list models")

@@ -105,3 +105,21 @@ def test_chance_holds_95_percent_of_random_directions(shape, weighted):
     shares = energies[:, low_frequencies(basis)].sum(1) / energies.sum(1)
     inside = (shares >= band.low_share[0]) & (shares <= band.low_share[1])
     assert 0.92 < inside.double().mean() < 0.98
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (3, 3), (7, 7)])
+def test_chance_holds_for_layers_of_many_kernels_too(shape):
+    """Where the band is narrow, its middle has to be right."""
+    torch.manual_seed(0)
+    basis = basis_of(shape)
+    kernels = torch.randn(40, 20_000, *shape)
+    bands = [chance(each, basis) for each in kernels]
+    energies = torch.stack([spectrum(each, basis).ed for each in kernels])
+    shares = energies[:, low_frequencies(basis)].sum(1) / energies.sum(1)
+    low, high = (torch.tensor([band.low_share[i] for band in bands]) for i in (0, 1))
+    assert ((shares >= low) & (shares <= high)).double().mean() > 0.85
+    # Norms of normal kernels vary a little as well, and carry all energies along.
+    kernels /= torch.linalg.vector_norm(kernels.flatten(2), dim=2)[..., None, None]
+    energies = torch.stack([spectrum(each, basis).ed for each in kernels])
+    low, high = (torch.tensor([chance(kernels[0], basis).energy[i]]) for i in (0, 1))
+    assert 0.9 < ((energies >= low) & (energies <= high)).double().mean() < 0.99

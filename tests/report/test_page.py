@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +15,6 @@ from explainfix.report.scale import against_chance, chance_limit, differences
 from explainfix.report.write import page_data
 
 HOSTILE = """</script><script>alert(1)</script><!-- "quoted" & 'single' <b>"""
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-background-networking "
-    "--disable-component-update --disable-sync --no-first-run"
-)
 
 
 def basis_of(shape):
@@ -133,9 +127,7 @@ def example(shapes, *, weighted=True, samples=24, comparison=False, pruning=Fals
         if comparison
         else None,
         "pruning": pruned([layer["path"] for layer in layers]) if pruning else None,
-        "results": {"columns": ["filters", "Dice"], "rows": [["learned", "0.8"]]}
-        if pruning
-        else None,
+        "story": None,
     }
 
 
@@ -222,45 +214,16 @@ def test_a_missing_key_is_an_error():
 # In a browser
 
 
-@pytest.fixture(scope="module")
-def browser():
-    how = "the tests of the page in a real browser were left out; to run them: "
-    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if program is None:
-        pytest.skip(how + "apt-get install chromium")
-    api = pytest.importorskip("playwright.sync_api", reason=how + "pip install playwright")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS.split())
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def show(browser, tmp_path):
-    """Opens a page from disk; at the end it must have complained of nothing and fetched nothing."""
-    contexts, trouble, requests = [], [], []
-    file: Path = tmp_path / "page.html"
+def show(open_file, tmp_path):
+    """Opens the page of some data."""
 
-    def open_page(data, *, width=1280, height=900, **options):
+    def open_page(data, **options):
+        file: Path = tmp_path / "page.html"
         file.write_text(render_page(data), encoding="utf-8")
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, reduced_motion="reduce", **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(5000)
-        page.on("console", lambda message: trouble.append(message.text))
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("dialog", lambda dialog: (trouble.append("dialog"), dialog.dismiss()))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(file.as_uri())
-        return page
+        return open_file(file, **options)
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert trouble == []
-    assert set(requests) == {file.as_uri()}
+    return open_page
 
 
 def focused(page, attribute):
@@ -604,11 +567,57 @@ def test_frames_show_that_they_scroll(show):
     assert wide.locator(".edges.more-right").count() == 0
 
 
-def test_results_are_a_table_as_they_stand(show):
-    page = show(example([(3, 3)] * 3, pruning=True))
-    assert page.locator("#results th").all_inner_texts() == ["filters", "Dice", "learned"]
-    assert page.locator("#results td").all_inner_texts() == ["0.8"]
-    assert show(example([(3, 3)] * 3)).locator("#results").count() == 0
+def told(paths):
+    """A story of one chapter with all that one can hold, too wide for a telephone."""
+    cells = [0.5, -0.5, None]
+    return {
+        "title": "torchvision:resnet50",
+        "answer": "Filters that were never learned do as well.",
+        "detail": "The learned network in detail",
+        "chapters": [
+            {
+                "title": "What the network learned to look for",
+                "text": ["It looks for edges."],
+                "caption": "Orange is more than chance.",
+                "spectra": [
+                    {"title": name, "sentence": "Smooth at first.", "rows": len(cells)}
+                    | {"columns": [{"path": path, "cells": cells} for path in paths]}
+                    for name in ("learned", "ghaar", "psine")
+                ],
+                "table": {
+                    "headings": ["spatial filters", "Dice", "learned", "parameters", "seconds"],
+                    "rows": [
+                        {"name": "learned", "cells": ["0.845 (0.812 to 0.872)"] * 4}
+                        | {"said": "A sentence about this row, as long as sentences are. " * 2}
+                    ],
+                },
+                "gallery": {
+                    "caption": "Three images.",
+                    "names": [f"network {i}" for i in range(9)],
+                    "rows": [["data:image/gif;base64,R0lGODlhAQABAAAAACw="] * 9] * 3,
+                },
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_story_is_all_in_sight(show, width, scheme):
+    data = example([(3, 3)] * 3)
+    data["story"] = told([layer["path"] for layer in data["layers"]])
+    page = show(data, width=width, height=844, color_scheme=scheme)
+    assert not scrolls_sideways(page)
+    sentence = page.locator(".told td p").bounding_box()
+    assert sentence["x"] >= 0
+    assert sentence["x"] + sentence["width"] <= width
+    assert page.locator(".gallery-grid img").count() == 27
+    # a cell that is as strong as another has another colour if it is below chance
+    fills = page.locator(".spectra-map g").first.locator("rect")
+    colours = [fills.nth(i).evaluate("node => getComputedStyle(node).fill") for i in range(2)]
+    assert colours[0] != colours[1]
+    heads = page.locator("h2").all_inner_texts()
+    assert heads[1] == "The learned network in detail"
 
 
 def test_pruning_appears_only_with_data(show):

@@ -105,12 +105,15 @@ class TestListing:
         ]  # fmt: skip
 
     def test_without_the_extras(self, monkeypatch):
-        for name in ("timm", "segmentation_models_pytorch"):
+        for name in ("torchvision", "timm", "segmentation_models_pytorch", "monai"):
             monkeypatch.setitem(sys.modules, name, None)
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-        assert {name.split(":")[0] for name in xf.list_models()} == {
-            "unetd", "deeplabv3plus", "torchvision",
-        }  # fmt: skip
+        assert xf.list_models() == ["unetd"]
+        with pytest.raises(ImportError, match=r"pip install 'explainfix\[torchvision\]'"):
+            xf.create_model("torchvision:resnet18")
+        with pytest.raises(ImportError, match=r"pip install 'explainfix\[torchvision\]'"):
+            xf.create_model("deeplabv3plus:resnet50")
+        with pytest.raises(ValueError, match=r"'resnet18'.*; explainfix list says how to install"):
+            xf.create_model("resnet18")
         with pytest.raises(ImportError, match=r"pip install 'explainfix\[timm\]'"):
             xf.create_model("timm:resnet18")
         with pytest.raises(ImportError, match=r"pip install 'explainfix\[smp\]'"):

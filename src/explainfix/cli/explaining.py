@@ -1,4 +1,4 @@
-"""Commands that look at filters: explain, compare."""
+"""Commands that look at filters: explain, compare, drift."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -11,9 +11,12 @@ from rich.table import Table
 
 from ..explanation import Comparison, Explanation, compare, explain
 from ..explanation.compare import as_change
+from ..lab.run.history import SPECTRA
 from ..report.write import write_page
 from ..store import written
+from ..table import as_csv
 from ..untrained import RANDOM
+from ..watch import Timeline
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model
 from .inputs import Data, measure_saliency, name_silent
 from .printing import check_output, new_table, print_json
@@ -107,7 +110,7 @@ def compare_(
         write_page(difference.before, output, comparison=difference, overwrite=force)
     elif output is not None:
         with written(output, overwrite=force) as temporary:
-            difference.table().to_csv(temporary)
+            temporary.write_text(as_csv(difference.as_dict()["layers"]), encoding="utf-8")
     if as_json:
         print_json(difference.as_dict() | {"broken": broken})
         return int(bool(broken))
@@ -126,6 +129,76 @@ def compare_(
     if output is not None:
         out.print(f"\nWrote {escape(str(output))}.", soft_wrap=True)
     return int(bool(broken))
+
+
+@app.command(name="drift")
+def drift_(
+    run: Path, /, *, output: _Output = None, force: Force = False, as_json: Json = False
+) -> None:
+    """Show how the spectra of every spatial layer moved while a network trained.
+
+    Parameters
+    ----------
+    run
+        A run's folder, or a timeline that explainfix.watch.Watch wrote (.json).
+    output
+        A page with a slider over the training (.html), or the numbers (.csv, .json).
+    """
+    check_output(output, ".html", ".csv", ".json", overwrite=force)
+    line = _open_timeline(run)
+    if output is not None and output.suffix == ".html":
+        line.to_html(output, overwrite=force)
+    elif output is not None:
+        with written(output, overwrite=force) as temporary:
+            if output.suffix == ".csv":
+                line.table().to_csv(temporary, index=False)
+            else:
+                line.save(temporary, overwrite=True)
+    if as_json:
+        print_json(line.as_dict() | {"verdict": line.verdict})
+        return
+    out = Console(highlight=False)
+    out.print(f"[bold]{escape(line.verdict)}[/bold]\n")
+    out.print(_drift_table(line))
+    if output is not None:
+        out.print(f"\nWrote {escape(str(output))}.", soft_wrap=True)
+
+
+def _open_timeline(path: Path) -> Timeline:
+    if not path.is_dir():
+        return Timeline.load(path)
+    if not (path / SPECTRA).is_file():
+        raise FileNotFoundError(
+            f"{str(path)!r} holds no {SPECTRA}, which training writes into the folder of a run "
+            "whose network has spatial layers"
+        )
+    return Timeline.load(path / SPECTRA)
+
+
+def _drift_table(line: Timeline) -> Table:
+    """A line per layer: its spectrum at first and at last, on one scale, and how far it moved."""
+    table = new_table()
+    table.add_column("spatial layer", overflow="fold")  # a name is never cut
+    for heading in (line.snapshots[0].name, line.snapshots[-1].name):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("drift", "low"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    any_fixed = any(layer.fixed_by for layer in line.layers.values())
+    if any_fixed:
+        table.add_column("fixed by")
+    for path, layer in line.layers.items():
+        shares = line.shares(path).nan_to_num()
+        pair = [shares[0].tolist(), shares[-1].tolist()]
+        top = max(value for ends in pair for value in _averaged(ends, 9))
+        low = line.low_share(path)
+        table.add_row(
+            path or "(the model)",
+            *(_blocks(ends, top=top, most=9) for ends in pair),
+            as_change(float(line.drift(path)[-1])),
+            f"{float(low[0]):.0%} → {float(low[-1]):.0%}",
+            *([layer.fixed_by] if any_fixed else []),
+        )
+    return table
 
 
 def _write(why: Explanation, output: Path, *, overwrite: bool) -> None:

@@ -19,7 +19,7 @@ from ..layers import spatial_layers
 from ..mixing.mix import unmixed_layers
 from ..mixing.steered import steered_layers
 from ..recipe import can_regenerate, recipes
-from ..registry import datasets, filters
+from ..registry import datasets, filters, models
 from ..store import save
 from ..untrained import RANDOM, is_untrained
 from ..zoo import list_models
@@ -187,9 +187,20 @@ def list_(
         Console(highlight=False).print(
             f"\n[bold]models[/bold]       {listed}, FILE.py:FACTORY\n"
             "all of them: explainfix list models; some: explainfix list models 'timm:res*'\n"
+            f"{_missing_sources(counts)}"
             f"\n[bold]datasets[/bold]     {', '.join(data)}\n"
             "their options: explainfix list datasets"
         )
+
+
+def _missing_sources(there: Iterable[str]) -> str:
+    """How to install the sources that have no models yet, a line each."""
+    lines = (
+        f"{source}:NAME with: pip install 'explainfix[{entry.extra}]'\n"
+        for source, entry in models.items()
+        if entry.extra and source not in there
+    )
+    return escape("".join(lines))
 
 
 def _print_described(what: str, described: dict[str, dict[str, Any]], *, flag: str) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..layers import Convolution, matching, select_layers
 from ..recipe import changed_layers, recipe_of
 from ..registry import Shown, unknown
+from ..table import as_frame
 from ..untrained import RANDOM, is_untrained
 from .basis import Basis, make_basis
 from .compare import spectral_distance
@@ -108,9 +109,7 @@ class CheckReport(Shown):
 
     def table(self) -> pd.DataFrame:
         """A row per check and layer."""
-        import pandas as pd
-
-        return pd.DataFrame([asdict(finding) for finding in self.findings])
+        return as_frame([asdict(finding) for finding in self.findings])
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""

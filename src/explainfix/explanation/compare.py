@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..layers import spatial_layers
 from ..recipe import changed_layers, recipes
 from ..registry import Shown
+from ..table import as_frame
 from ..untrained import RANDOM
 from .explanation import Explanation, explain
 
@@ -144,10 +145,7 @@ class Comparison(Shown):
 
     def table(self) -> pd.DataFrame:
         """A row per layer, keyed by module path, the most changed first."""
-        import pandas as pd
-
-        rows = self.as_dict()["layers"]
-        return pd.DataFrame(rows).set_index("layer") if rows else pd.DataFrame()
+        return as_frame(self.as_dict()["layers"], "layer")
 
     def __repr__(self) -> str:
         said = f"{self.warning}\n" if self.warning else ""

@@ -128,15 +128,15 @@ class Explanation(Shown, Mapping[str, Spectrum]):
         path: str | Path,
         *,
         pruning: object | None = None,
-        results: pd.DataFrame | None = None,
+        story: object | None = None,
         overwrite: bool = False,
     ) -> None:
         """Write the page: one file to open in a browser, with no network.
 
-        `pruning`, a `PruneReport`, adds what was removed from the network since; `results` any
-        table, as it stands.
+        `pruning`, a `PruneReport`, adds what was removed from the network since; `story`, a
+        `report.story.Story`, tells about it and others first, in chapters.
         """
-        views.find("page")(self, path, pruning=pruning, results=results, overwrite=overwrite)
+        views.find("page")(self, path, pruning=pruning, story=story, overwrite=overwrite)
 
     def __repr__(self) -> str:
         kernels = sum(layer.kernels for layer in self.layers.values())

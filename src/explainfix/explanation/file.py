@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..extras import needed_for
+from ..table import as_csv, as_frame
 from .advice import Zeroing
 from .basis import Basis, make_basis
 from .explanation import ABOUT, Explanation, Layer, sum_up
@@ -25,8 +27,10 @@ _MAYBE = ("saliency", "saliency_share", "steered_parameters")  # columns that ma
 
 def as_table(why: Explanation) -> pd.DataFrame:
     """A row per layer, keyed by module path; the spectra in columns `ed_0`, `ed_1`, …"""
-    import pandas as pd
+    return as_frame(_rows(why), "layer").astype(dict.fromkeys(_MAYBE, float))
 
+
+def _rows(why: Explanation) -> list[dict[str, Any]]:
     rows = []
     for layer in why.as_dict()["layers"]:
         row: dict[str, Any] = {}
@@ -40,7 +44,7 @@ def as_table(why: Explanation) -> pd.DataFrame:
             else:
                 row[name] = value
         rows.append(row)
-    return pd.DataFrame(rows).set_index("layer").astype(dict.fromkeys(_MAYBE, float))
+    return rows
 
 
 def write_explanation(why: Explanation, path: Path) -> None:
@@ -50,12 +54,15 @@ def write_explanation(why: Explanation, path: Path) -> None:
         path.write_text(json.dumps(record, indent=1), encoding="utf-8")
         return
     del record["layers"]
-    frame, about = as_table(why), json.dumps(record)
+    about = json.dumps(record)
     if path.suffix == ".parquet":
+        with needed_for("a .parquet file"):
+            import pyarrow  # noqa: F401 (pandas writes by it)
+        frame = as_table(why)
         frame.attrs = {"explainfix": about}
         frame.to_parquet(path)
     elif path.suffix == ".csv":
-        path.write_text(f"# {about}\n{frame.to_csv()}", encoding="utf-8")
+        path.write_text(f"# {about}\n{as_csv(_rows(why))}", encoding="utf-8")
     else:
         raise ValueError(f"{str(path)!r} must end in .json, .parquet or .csv")
 
@@ -71,8 +78,9 @@ def read_explanation(path: Path) -> Explanation:
 def _read(path: Path) -> dict[str, Any]:
     """The record of `Explanation.as_dict`, whatever the form of the file."""
     if path.suffix == ".parquet":
-        import pandas as pd
-
+        with needed_for("a .parquet file"):
+            import pandas as pd
+            import pyarrow  # noqa: F401 (pandas reads by it)
         frame = pd.read_parquet(path)
         record = json.loads(frame.attrs["explainfix"])
         rows = frame.reset_index().to_dict("records")

@@ -16,6 +16,7 @@ from torch.nn.utils import parametrize
 from ..layers import Convolution, Track, as_found, select_layers
 from ..registry import Shown, unknown
 from ..running import explained, first_not_finite, is_finite, map_tensors, tensors_in
+from ..table import as_frame
 from .batches import Inputs, plain, primary_output, split_batch
 from .scores import all_outputs, by_shape
 
@@ -65,8 +66,10 @@ class Saliency(Shown, Mapping[str, Tensor]):
 
     def table(self) -> pd.DataFrame:
         """Per layer: kernels, total and mean saliency, its share, the share of its top 10%."""
-        import pandas as pd
+        return as_frame(self.rows(), "layer")
 
+    def rows(self) -> list[dict[str, Any]]:
+        """What `table` holds, as plain numbers."""
         total = sum(float(score.sum()) for score in self.scores.values()) or 1.0
         rows = []
         for path, score in self.scores.items():
@@ -82,7 +85,7 @@ class Saliency(Shown, Mapping[str, Tensor]):
                     "top_10%": float(top),
                 }
             )
-        return pd.DataFrame(rows).set_index("layer")
+        return rows
 
 
 def saliency(

@@ -117,23 +117,25 @@ class Chance:
 def chance(kernels: Tensor, basis: Basis, weights: Tensor | None = None) -> Chance:
     """The band of chance for the spectrum of these kernels.
 
-    A random direction has independent normal coefficients c in any orthonormal basis; with s the
-    root mean square of a kernel, |c| has mean s√(2/π) and variance s²(1 - 2/π). Sums of many are
-    normal; the share is a ratio, bounded to first order.
+    In any orthonormal basis a coefficient c of a random direction in m dimensions has E|c| =
+    Γ(m/2) / (√π Γ((m+1)/2)) and E c² = 1/m. Sums of many are normal; the share is a ratio, bounded
+    to first order, in which norms cancel: there |c| varies as if c were normal, by (1 - 2/π)/m.
     """
     rows = kernels.flatten(1).float()
     scale = torch.linalg.vector_norm(rows, dim=1)
     if weights is not None:
         scale *= weights.to(scale)
-    unit = math.sqrt(rows.shape[1]) * (len(rows) if weights is None else 1)
-    mean = float(scale.sum(dtype=torch.float64)) / unit * math.sqrt(2 / math.pi)
-    deviation = float(torch.linalg.vector_norm(scale)) / unit * math.sqrt(1 - 2 / math.pi)
+    size, number = rows.shape[1], len(rows) if weights is None else 1
+    usual = math.exp(math.lgamma(size / 2) - math.lgamma((size + 1) / 2)) / math.sqrt(math.pi)
+    mean = float(scale.sum(dtype=torch.float64)) / number * usual
+    length = float(torch.linalg.vector_norm(scale)) / number
+    spread = 1.96 * length * math.sqrt(1 / size - usual**2)
     count, low = len(basis.filters), int(low_frequencies(basis).sum())
-    spread = 1.96 * deviation
     share = low / count
     if mean == 0:
         return Chance((0.0, 0.0), (share, share))
-    wobble = spread / (mean * count) * math.sqrt(low * (count - low) / count)
+    apart = 1.96 * length * math.sqrt((1 - 2 / math.pi) / size)
+    wobble = apart / (mean * count) * math.sqrt(low * (count - low) / count)
     return Chance(
         (max(mean - spread, 0.0), mean + spread),
         (max(share - wobble, 0.0), min(share + wobble, 1.0)),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..extras import require
 from ..lab.run.folder import Run, is_finished
 from .experiment import Experiment
 from .experiment import find_experiment as find_experiment
@@ -22,6 +23,7 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
 
     An outcome of another version is not written over, unless by `force`; runs never are.
     """
+    require("lab", "an experiment")
     experiment = find_experiment(name)
     folder = outcome_folder(name, setting)
     check_before(experiment, setting, force=force)

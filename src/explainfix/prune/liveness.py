@@ -152,15 +152,28 @@ def _numbers(state: State, life: Life) -> dict[tuple[str, str], int | list[int]]
 
 def _classes(state: State) -> NDArray[np.int64]:
     """Channels that are tied form a class; the class of each label."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     if not state.ties:
         return np.arange(state.count)
     one = torch.cat([a for a, _ in state.ties]).numpy()
     other = torch.cat([b for _, b in state.ties]).numpy()
-    links = coo_array((np.ones(len(one), bool), (one, other)), shape=(state.count, state.count))
-    return np.asarray(connected_components(links, directed=False)[1], dtype=np.int64)
+    return connected(state.count, one, other)
+
+
+def connected(count: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The class of each of so many labels if one[i] and other[i] are of one class, for all i.
+
+    >>> connected(5, np.array([0, 3]), np.array([4, 4])).tolist()
+    [0, 1, 2, 0, 0]
+    """
+    root = np.arange(count)  # a label of its class, at first its own; never a larger one
+    while (apart := root[one] != root[other]).any():
+        one, other = one[apart], other[apart]
+        low = np.minimum(root[one], root[other])
+        high = np.maximum(root[one], root[other])
+        np.minimum.at(root, high, low)  # a root of one tree now points into another
+        while not np.array_equal(further := root[root], root):
+            root = further
+    return np.unique(root, return_inverse=True)[1]
 
 
 def _spread(state: State, life: Life, targets: list[Fold | None], ghosts: Ghosts) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 from ..layers import Convolution
 from ..recording.graph import Graph, Ref
 from ..registry import Shown
+from ..table import as_frame
 from .state import Barrier
 
 SILENT = 1e-4  # outputs that vary less than this between inputs, relative to their size
@@ -91,9 +92,7 @@ class PruneReport(Shown):
 
     def table(self) -> pd.DataFrame:
         """A row per convolution and linear layer: what it lost."""
-        import pandas as pd
-
-        return pd.DataFrame(self._rows()).set_index("layer")
+        return as_frame(self._rows(), "layer")
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, as numbers and words that JSON can hold."""

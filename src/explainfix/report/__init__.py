@@ -2,4 +2,5 @@
 
 from . import heatmap as heatmap  # registers the views of an explanation
 from . import notebook as notebook
+from . import timeline as timeline
 from . import write as write

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 
-from matplotlib import figure
+from ..extras import needed_for
+
+with needed_for("a figure"):
+    from matplotlib import figure
 
 
 class Figure(figure.Figure):

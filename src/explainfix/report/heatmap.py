@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..explanation.advice import stage_of
 from ..explanation.explanation import Explanation
+from ..extras import needed_for
 from ..registry import views
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def _name_layers(column: Any, paths: list[str]) -> None:
 
 def plot_frequencies(explanations: Sequence[Explanation], shape: Shape = (3, 3)) -> Figure:
     """e(0) of several models: bars of energy per frequency, low to high, as shares of the model."""
-    from matplotlib import colormaps
+    with needed_for("a figure"):
+        from matplotlib import colormaps
 
     from .figure import Figure
 

@@ -158,10 +158,9 @@ def _(found: Comparison) -> Card:
 
 @card_of.register
 def _(scores: Saliency) -> Card:
-    table = scores.table().sort_values("share", ascending=False)
     rows = [
-        [path, f"{row['kernels']:,.0f}", percent(row["share"]), percent(row["top_10%"])]
-        for path, row in table.iterrows()
+        [row["layer"], f"{row['kernels']:,}", percent(row["share"]), percent(row["top_10%"])]
+        for row in sorted(scores.rows(), key=lambda row: -row["share"])
     ]
     title, *more = repr(scores).splitlines()
     return Card(

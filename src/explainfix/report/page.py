@@ -17,10 +17,11 @@ def render_page(data: Mapping[str, Any]) -> str:
     `data` is what JSON can hold: `title`, `summary`, `advice`, `shapes`, `layers` and so on.
     Layer names are data, so they are escaped wherever they go; NaN and infinity become gaps.
     """
-    clean = _finite(data)
+    clean = finite(data)
+    drawn = {name: value for name, value in clean.items() if name != "story"}
     return fill_template(
         "page.html",
-        {**clean, "json": embed_json(clean), "script": (FOLDER / "page.js").read_text("utf-8")},
+        {**clean, "json": embed_json(drawn), "script": read_scripts("parts.js", "page.js")},
         raw=("json", "script"),
         filters={"rough": rough, "percent": percent},
     )
@@ -57,13 +58,18 @@ def fill_template(
     )
 
 
+def read_scripts(*names: str) -> str:
+    """The scripts of a page, one after the other."""
+    return "\n".join((FOLDER / name).read_text("utf-8") for name in names)
+
+
 def embed_json(value: Any) -> str:
     r"""JSON that may stand inside a `<script>` element, whatever its strings hold.
 
     >>> print(embed_json({"path": "</script>", "ed": [0.123456789, float("nan")]}))
     {"path":"\u003c/script\u003e","ed":[0.12346,null]}
     """
-    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
     # An HTML parser looks for "</script" and "<!--" before any JSON is read.
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
@@ -93,12 +99,12 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.0f}%" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}%"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The same structure with five digits per number, and None for what is not a number."""
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
     return value

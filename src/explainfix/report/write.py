@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -22,9 +22,7 @@ from .labels import short_labels
 from .page import render_page
 from .pruning import pruning_data
 from .scale import against_chance, chance_limit, difference_limit, differences
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .story import Story, story_data
 
 _LONGEST = 256  # frequencies of an axis: no chart of bars has room for more
 
@@ -36,11 +34,11 @@ def write_page(
     *,
     comparison: Comparison | None = None,
     pruning: PruneReport | None = None,
-    results: pd.DataFrame | None = None,
+    story: Story | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write the page of an explanation, with a comparison, a pruning or results if there are."""
-    text = render_page(page_data(why, comparison, pruning, results))
+    """Write the page of an explanation, with a comparison, a pruning or a story if there are."""
+    text = render_page(page_data(why, comparison, pruning, story))
     with written(Path(path), overwrite=overwrite) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -49,7 +47,7 @@ def page_data(
     why: Explanation,
     comparison: Comparison | None = None,
     pruning: PruneReport | None = None,
-    results: pd.DataFrame | None = None,
+    story: Story | None = None,
 ) -> dict[str, Any]:
     """Everything the page shows, as plain numbers and text."""
     from .. import __version__
@@ -63,7 +61,7 @@ def page_data(
         for path, stage in stage_of(paths).items()
     ]
     return {
-        "title": f"{why.title} → {after.title}" if after else why.title,
+        "title": story.title if story else f"{why.title} → {after.title}" if after else why.title,
         "warning": comparison.warning if comparison else RANDOM if why.untrained else None,
         "version": __version__,
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
@@ -89,7 +87,7 @@ def page_data(
         ],
         "comparison": _comparison_data(comparison) if comparison else None,
         "pruning": pruning_data(pruning) if pruning else None,
-        "results": None if results is None else _results_data(results),
+        "story": story_data(story) if story else None,
     }
 
 
@@ -201,13 +199,6 @@ def _comparison_data(comparison: Comparison) -> dict[str, Any]:
             for path, change in comparison.layers.items()
         ],
     }
-
-
-def _results_data(results: pd.DataFrame) -> dict[str, Any]:
-    """A table as it stands: the index first, then the columns, as text."""
-    frame = results.reset_index()
-    rows = frame.astype(object).to_numpy().tolist()
-    return {"columns": list(frame.columns), "rows": [[str(cell) for cell in row] for row in rows]}
 
 
 def _name(shape: tuple[int, ...]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..registry import Shown
+from ..table import as_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,10 +68,8 @@ class SteerReport(Shown):
 
     def table(self) -> pd.DataFrame:
         """A row for every layer."""
-        import pandas as pd
-
         rows = self.as_dict()["layers"]
-        return pd.DataFrame(list(rows.values()), index=pd.Index(rows, name="layer"))
+        return as_frame([{"layer": path, **row} for path, row in rows.items()], "layer")
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""

@@ -66,8 +66,8 @@ def create_model(
 def list_models(pattern: str = "*") -> list[str]:
     """The specs that `create_model` accepts, all or those that match `pattern` (`*`, `?`).
 
-    `timm:`, `smp:` and `monai:` models are there if those packages are; `smp:` ones also take an
-    encoder, `monai:` ones "/2d".
+    `torchvision:`, `timm:`, `smp:` and `monai:` models are there if those packages are; `smp:`
+    ones also take an encoder, `monai:` ones "/2d".
 
     >>> list_models("torchvision:resnet1*")
     ['torchvision:resnet101', 'torchvision:resnet152', 'torchvision:resnet18']
@@ -104,4 +104,7 @@ def _parse(spec: str) -> tuple[str, str]:
     if same_name:
         choices = " or ".join(repr(found) for found in same_name)
         raise ValueError(f"unknown model {spec!r}: did you mean {choices}?")
-    raise unknown("model", spec, list_models(), "explainfix list models")
+    error = unknown("model", spec, list_models(), "explainfix list models")
+    if any(entry.extra and not entry.names() for entry in models.values()):
+        raise ValueError(f"{error}; explainfix list says how to install more")
+    raise error

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..extras import needed_for
+
 ENCODERS = ("mobilenet_v2", "resnet50")
 
 
@@ -66,7 +68,8 @@ def _split_encoder(name: str) -> tuple[nn.Module, nn.Module, int, int]:
 
     The last halving of the size is undone: its stride becomes dilation.
     """
-    import torchvision.models as tv
+    with needed_for("deeplabv3plus"):
+        import torchvision.models as tv
 
     if name == "resnet50":
         net = tv.resnet50(replace_stride_with_dilation=[False, False, True])

@@ -4,14 +4,13 @@ Each source builds a network of a name for a number of classes and input channel
 usual ones), pretrained or not, and lists its names. Packages are imported when first asked.
 """
 
-import importlib
-import importlib.util
 import inspect
 import warnings
 from typing import Any
 
 from torch import nn
 
+from ..extras import installed, needed_for
 from ..registry import ModelSource, models, unknown
 from .adapt import load_weights_, set_input_channels_
 from .deeplab import ENCODERS, DeepLabV3Plus
@@ -68,8 +67,8 @@ def _deeplab(
 def _torchvision(
     name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
 ) -> nn.Module:
-    import torchvision.models as tv
-
+    with needed_for(f"torchvision:{name}"):
+        import torchvision.models as tv
     if name not in _torchvision_names():
         raise unknown("torchvision model", name, _torchvision_names(), "explainfix list models")
     builder = tv.get_model_builder(name)
@@ -116,6 +115,8 @@ def _set_colour_transform(model: nn.Module, *, like: nn.Module, only_if: bool = 
 
 
 def _torchvision_names() -> list[str]:
+    if not installed("torchvision"):
+        return []
     import torchvision.models as tv
 
     return [name for name in tv.list_models() if not name.startswith("quantized_")]
@@ -124,7 +125,8 @@ def _torchvision_names() -> list[str]:
 def _timm(
     name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
 ) -> nn.Module:
-    timm = _extra("timm", "timm")
+    with needed_for(f"timm:{name}"):
+        import timm
     architecture = name.split(".")[0]  # "resnet50.a1_in1k" names weights too
     if not timm.is_model(architecture):
         raise unknown("timm model", name, timm.list_models(), "explainfix list models")
@@ -138,13 +140,18 @@ def _timm(
 
 
 def _timm_names() -> list[str]:
-    return list(_extra("timm", "timm").list_models()) if _installed("timm") else []
+    if not installed("timm"):
+        return []
+    import timm
+
+    return list(timm.list_models())
 
 
 def _smp(
     name: str, num_classes: int | None, in_channels: int | None, pretrained: bool
 ) -> nn.Module:
-    smp = _extra("segmentation_models_pytorch", "smp")
+    with needed_for(f"smp:{name}"):
+        import segmentation_models_pytorch as smp
     architecture, _, encoder = name.partition("/")
     if architecture not in smp.MODEL_ARCHITECTURES_MAPPING:
         known = smp.MODEL_ARCHITECTURES_MAPPING
@@ -163,9 +170,11 @@ def _smp(
 
 
 def _smp_names() -> list[str]:
-    installed = _installed("segmentation_models_pytorch")
-    smp = _extra("segmentation_models_pytorch", "smp") if installed else None
-    return sorted(smp.MODEL_ARCHITECTURES_MAPPING) if smp else []
+    if not installed("segmentation_models_pytorch"):
+        return []
+    import segmentation_models_pytorch as smp
+
+    return sorted(smp.MODEL_ARCHITECTURES_MAPPING)
 
 
 def _monai(
@@ -179,7 +188,8 @@ def _monai(
         raise ValueError(f"unknown dimension {dimension!r} in 'monai:{name}': 2d or 3d")
     if pretrained:
         raise ValueError(f"there are no pretrained weights for 'monai:{name}'; pass weights=FILE")
-    nets = _extra("monai", "medical") and importlib.import_module("monai.networks.nets")
+    with needed_for(f"monai:{name}"):
+        import monai.networks.nets as nets
     try:
         model: nn.Module = getattr(nets, architecture)(
             spatial_dims=2 if dimension == "2d" else 3,
@@ -197,18 +207,6 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
-
-
-def _extra(package: str, extra: str) -> Any:
-    if not _installed(package):
-        raise ImportError(
-            f"{package} is not installed: pip install 'explainfix[{extra}]'", name=package
-        )
-    return importlib.import_module(package)
-
-
 def _fetch(name: str, build: Any) -> nn.Module:
     """Run a builder that may download, and say it plainly when that fails."""
     try:
@@ -223,9 +221,11 @@ def _fetch(name: str, build: Any) -> nn.Module:
 
 
 models["unetd"] = ModelSource(_unetd, lambda: ["unetd"])
-models["deeplabv3plus"] = ModelSource(_deeplab, lambda: list(ENCODERS))
-models["torchvision"] = ModelSource(_torchvision, _torchvision_names)
-models["timm"] = ModelSource(_timm, _timm_names)
-models["smp"] = ModelSource(_smp, _smp_names)
-models["monai"] = ModelSource(_monai, lambda: list(_MONAI) if _installed("monai") else [])
+models["deeplabv3plus"] = ModelSource(
+    _deeplab, lambda: list(ENCODERS) if installed("torchvision") else [], "torchvision"
+)
+models["torchvision"] = ModelSource(_torchvision, _torchvision_names, "torchvision")
+models["timm"] = ModelSource(_timm, _timm_names, "timm")
+models["smp"] = ModelSource(_smp, _smp_names, "smp")
+models["monai"] = ModelSource(_monai, lambda: list(_MONAI) if installed("monai") else [], "medical")
 models["python"] = ModelSource(build_own, list)

@@ -140,7 +140,7 @@ class TestDicom:
 
         def missing(name, *args, **kwargs):
             if name == "pydicom":
-                raise ImportError(name)
+                raise ModuleNotFoundError(name=name)
             return found(name, *args, **kwargs)
 
         monkeypatch.setattr(builtins, "__import__", missing)

@@ -110,7 +110,7 @@ def test_scores_of_windows():
 
 def test_a_window_without_monai(monkeypatch):
     monkeypatch.setitem(sys.modules, "monai.inferers", None)
-    with pytest.raises(ImportError, match=r"needs MONAI: pip install 'explainfix\[medical\]'"):
+    with pytest.raises(ImportError, match=r"needs monai.*pip install 'explainfix\[medical\]'"):
         compute_logits(Bright(), torch.rand(1, 1, 4, 4), window=2)
 
 

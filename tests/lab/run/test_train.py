@@ -87,7 +87,7 @@ def test_a_run_is_a_folder(config, tmp_path):
     assert torch.equal(before, torch.get_rng_state())
     assert {file.name for file in run.folder.iterdir()} == {
         "best.safetensors", "checkpoint.safetensors", "config.toml", "data.json",
-        "last.safetensors", "lock", "metrics.csv", "result.json",
+        "last.safetensors", "lock", "metrics.csv", "result.json", "spectra.json",
     }  # fmt: skip
     assert [moment.step for moment in moments] == [1, 2, 3, 3, 1, 2, 3, 3]
     assert run.table()["loss"].is_monotonic_decreasing

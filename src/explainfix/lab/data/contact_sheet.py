@@ -4,10 +4,13 @@ import math
 from typing import Literal
 
 import numpy as np
-from PIL import Image, ImageDraw
 from torch import Tensor
 
+from ...extras import needed_for
 from .dataset import Dataset, Sample
+
+with needed_for("a contact sheet"):
+    from PIL import Image, ImageDraw
 
 YELLOW = (255, 220, 0)
 

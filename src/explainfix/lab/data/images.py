@@ -9,16 +9,19 @@ import io
 import math
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...extras import needed_for
 from .volumes import NIFTI, SLICES, read_volume
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", *SLICES, *NIFTI)
 # A file, or the slices of a DICOM series: by name, or already opened.
@@ -56,8 +59,6 @@ def read_image(source: Source, name: str = "", *, levels: Levels = "file") -> Te
     [file] = files
     try:
         scaled = _scaled(_decode(file, name), levels)
-    except ImportError:
-        raise
     except Exception as error:  # decoders raise anything when bytes are wrong
         raise _undecodable(name, file, error) from None
     return torch.from_numpy(np.ascontiguousarray(scaled.transpose(2, 0, 1), dtype=np.float32))
@@ -87,11 +88,18 @@ def resize(image: Tensor, size: int) -> Tensor:
     return reduced.view(len(image), *[size] * (image.dim() - 1)).clamp_(0, 1)
 
 
+def open_picture(file: io.BytesIO) -> Image.Image:
+    """A picture as Pillow opens it."""
+    with needed_for("reading images"):
+        from PIL import Image
+    return Image.open(file)
+
+
 def read_mask(source: io.BytesIO, name: str) -> NDArray[np.bool_]:
     """Where a picture `(h, w)` is not black."""
     if PurePosixPath(name).suffix.lower() == ".png":
         try:
-            with Image.open(source) as picture:
+            with open_picture(source) as picture:
                 if picture.mode in ("1", "L", "I;16", "I"):  # nearly all masks: nothing to convert
                     return np.asarray(picture) > 0
         except Exception as error:
@@ -110,7 +118,7 @@ def check_image(source: io.BytesIO, name: str, *, levels: Levels = "file") -> No
         read_image(source, name, levels=levels)
         return
     try:
-        with Image.open(source) as picture:
+        with open_picture(source) as picture:
             if kind == ".png":
                 picture.verify()
             else:
@@ -123,7 +131,7 @@ def check_image(source: io.BytesIO, name: str, *, levels: Levels = "file") -> No
 def image_size(source: io.BytesIO, name: str) -> tuple[int, ...]:
     """Height and width, or depth too, without decoding where the format allows."""
     if PurePosixPath(name).suffix.lower() in (".png", ".jpg", ".jpeg"):
-        with Image.open(source) as picture:
+        with open_picture(source) as picture:
             return picture.height, picture.width
     return _decode(source, name).levels.shape[:2]
 
@@ -147,11 +155,14 @@ class DamagedError(ValueError):
         self.reason = reason
 
 
-def _undecodable(name: str, file: io.BytesIO, error: Exception) -> DamagedError:
+def _undecodable(name: str, file: io.BytesIO, error: Exception) -> Exception:
+    """What to raise: that a file is damaged, unless the decoder is missing."""
+    if isinstance(error, ImportError):
+        return error
     text = " ".join(str(error).split()) or type(error).__name__
     if not file.getbuffer().nbytes:
         text = "it is empty"
-    elif isinstance(error, UnidentifiedImageError):
+    elif type(error).__name__ == "UnidentifiedImageError":
         text = "it is no image"
     elif "truncated" in text.lower() or isinstance(error, EOFError):
         text = "it is truncated"
@@ -164,15 +175,13 @@ def _read_volume(files: Sequence[io.BytesIO], name: str, levels: Levels) -> Tens
             raise ValueError(f"volumes have no normalise={levels}: take percentiles")
         channels = read_volume(files).levels
         scaled = [_stretched(channel, axes=3) for channel in channels]
-    except ImportError:
-        raise
     except Exception as error:
         raise _undecodable(name, files[0], error) from None
     return torch.from_numpy(np.ascontiguousarray(scaled, dtype=np.float32))
 
 
 def _read_picture(file: io.BytesIO) -> Decoded:
-    with Image.open(file) as picture:
+    with open_picture(file) as picture:
         if picture.mode in ("P", "PA", "CMYK", "YCbCr", "LAB", "HSV"):
             return _ranged(np.asarray(picture.convert("RGB")))
         levels = np.asarray(picture)
@@ -182,8 +191,8 @@ def _read_picture(file: io.BytesIO) -> Decoded:
 
 
 def _read_tiff(file: io.BytesIO) -> Decoded:
-    import tifffile
-
+    with needed_for("reading TIFF"):
+        import tifffile
     with tifffile.TiffFile(file) as tiff:
         page = tiff.pages[0]
         if len(tiff.pages) > 1 or not isinstance(page, tifffile.TiffPage):
@@ -204,11 +213,8 @@ def _read_tiff(file: io.BytesIO) -> Decoded:
 
 def _read_dicom(file: io.BytesIO) -> Decoded:
     """MONOCHROME1, where large is dark, is inverted."""
-    try:
+    with needed_for("reading DICOM"):
         import pydicom
-    except ImportError:
-        raise ImportError("reading DICOM needs pydicom: pip install 'explainfix[dicom]'") from None
-
     data = pydicom.dcmread(file)
     levels: Array = data.pixel_array
     if levels.ndim > 2 + (data.SamplesPerPixel > 1):

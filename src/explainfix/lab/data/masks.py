@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
+from ...extras import needed_for
 from . import cache
 from .archive import Tree
+from .images import open_picture
 from .volumes import NIFTI, SLICES, read_volume
 
 Array = NDArray[Any]
@@ -112,7 +113,7 @@ def read_levels(tree: Tree, files: Sequence[str]) -> Array:
 
 
 def _read_picture(file: io.BytesIO) -> Array:
-    with Image.open(file) as picture:
+    with open_picture(file) as picture:
         levels = np.asarray(picture.convert("L") if picture.format == "JPEG" else picture)
     if levels.ndim == 2:
         return levels
@@ -130,8 +131,8 @@ def _mixed(red: Array, green: Array, blue: Array) -> Array:
 
 
 def _read_slice(file: io.BytesIO) -> Array:
-    import pydicom
-
+    with needed_for("reading DICOM"):
+        import pydicom
     levels: Array = pydicom.dcmread(file).pixel_array
     return levels
 

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import pandas as pd
+
+from ...extras import needed_for
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 T = TypeVar("T")
 
@@ -22,8 +26,10 @@ def check_least(least: int, **options: int | None) -> None:
             raise ValueError(f"{name} must be at least {least}, not {value!r}")
 
 
-def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+def read_table(path: Path, columns: Sequence[str]) -> "pd.DataFrame":
     """A CSV file as texts, empty where nothing stands, or an error if it lacks a column."""
+    with needed_for("reading a table"):
+        import pandas as pd
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (ValueError, OSError) as error:  # pandas raises subclasses of ValueError

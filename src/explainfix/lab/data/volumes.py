@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...extras import needed_for
 from . import cache
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def read_affine(files: Sequence[Path]) -> Array:
 
 def write_volume(path: Path, values: Tensor, affine: Array) -> None:
     """Write a mask `(d, h, w)`, or `(c, d, h, w)`, on the voxels of a volume, as NIfTI."""
-    nibabel = _package("nibabel")
+    with needed_for("writing NIfTI"):
+        import nibabel
     image = nibabel.Nifti1Image(values.numpy().T, affine)
     image.header.set_xyzt_units("mm")
     data = image.to_bytes()
@@ -89,7 +91,8 @@ _ALONE = "-"
 
 def _series(file: io.BytesIO) -> str:
     """The number of the series that a slice is of, or `_ALONE`."""
-    pydicom = _package("pydicom")
+    with needed_for("reading DICOM"):
+        import pydicom
     try:
         head = pydicom.dcmread(file, stop_before_pixels=True)
     except Exception:  # damaged: told when it is looked at as a picture
@@ -103,7 +106,8 @@ def _is_dicom(file: io.BytesIO) -> bool:
 
 
 def _read_nifti(file: io.BytesIO) -> Volume:
-    nibabel = _package("nibabel")
+    with needed_for("reading NIfTI"):
+        import nibabel
     data = file.getvalue()
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
@@ -119,7 +123,8 @@ def _read_nifti(file: io.BytesIO) -> Volume:
 
 def _read_series(files: Sequence[io.BytesIO]) -> Volume:
     """Slices in the order of their place; values in the unit of the file, such as Hounsfield's."""
-    pydicom = _package("pydicom")
+    with needed_for("reading DICOM"):
+        import pydicom
     slices = [pydicom.dcmread(file) for file in files]
     across, down = np.array(slices[0].ImageOrientationPatient, dtype=float).reshape(2, 3)
     normal = np.cross(across, down)
@@ -144,16 +149,3 @@ def _read_series(files: Sequence[io.BytesIO]) -> Volume:
     affine[:3, 3] = first
     affine[:2] *= -1  # DICOM counts to the left and back
     return Volume(levels[None], affine)
-
-
-def _package(name: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        kinds = {"pydicom": ("DICOM", "dicom"), "nibabel": ("NIfTI", "medical")}
-        kind, extra = kinds[name]
-        raise ImportError(
-            f"reading {kind} needs {name}: pip install 'explainfix[{extra}]'", name=name
-        ) from None

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...extras import needed_for
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -46,8 +48,8 @@ class Bands:
 
     def table(self) -> "pd.DataFrame":
         """A row per epoch, numbered from 1."""
-        import pandas as pd
-
+        with needed_for("a table"):
+            import pandas as pd
         columns = {"pairs": self.pairs, "p higher": self.higher, "p lower": self.lower}
         return pd.DataFrame(columns, index=pd.RangeIndex(1, len(self.pairs) + 1, name="epoch"))
 
@@ -67,8 +69,8 @@ def paired_wilcoxon(
     name = f"paired Wilcoxon signed-rank, {alternative}"
     if np.allclose(a, b, rtol=0, atol=5e-13):
         return Significance(name, len(a), 1.0, 0.0)
-    from scipy import stats
-
+    with needed_for("a test of significance"):
+        from scipy import stats
     # 0.74 - 0.73 and 0.71 - 0.70 are a tie: without rounding they would not be
     rounded = (a - b).round(12)
     found: Any = stats.wilcoxon(rounded[rounded != 0], alternative=alternative)
@@ -104,8 +106,8 @@ def mean_interval(values: ArrayLike, *, level: float = 0.95) -> Interval:
     >>> mean_interval([0.8, 0.82, 0.81])
     Interval(name="95% Student's t", count=3, mean=0.81, low=0.785..., high=0.834...)
     """
-    from scipy import stats
-
+    with needed_for("an interval"):
+        from scipy import stats
     x = np.asarray(values, float)
     if x.ndim != 1 or len(x) < 2:
         raise ValueError(f"an interval needs at least two values in a row, not shape {x.shape}")

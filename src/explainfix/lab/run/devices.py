@@ -2,12 +2,16 @@
 
 import math
 import os
+from typing import TYPE_CHECKING
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
+from ...extras import needed_for
 from .config import RunConfig
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by dimensions of a tensor
 
@@ -23,7 +27,7 @@ def to_channels_last_(model: nn.Module) -> None:
             parameter.data = parameter.data.contiguous(memory_format=layout)
 
 
-def open_fabric(config: RunConfig) -> Fabric:
+def open_fabric(config: RunConfig) -> "Fabric":
     """Fabric for the devices asked for, if they are there."""
     elastic = started_by_torchrun()
     there = {
@@ -40,6 +44,8 @@ def open_fabric(config: RunConfig) -> Fabric:
         raise ValueError(f"devices={here}, but there are {count} {what}")
     if config.precision == "16-mixed" and kind == "cpu":
         raise ValueError("precision '16-mixed' needs a GPU; on a CPU take 'bf16-mixed'")
+    with needed_for("training"):
+        from lightning_fabric import Fabric
     return Fabric(
         accelerator=kind,
         devices=here,

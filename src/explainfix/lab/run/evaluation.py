@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...extras import needed_for
 from ...layers import as_found
 from ...recalibration import recalibrate_
 from ...running import channel_hint, first_not_finite
@@ -131,13 +132,8 @@ def compute_logits(model: nn.Module, images: Tensor, *, window: int | None = Non
 
 
 def _slide(look: Callable[[Tensor], Tensor], images: Tensor, window: int) -> Tensor:
-    try:
+    with needed_for("looking at images window by window"):
         from monai.inferers import sliding_window_inference
-    except ImportError:
-        raise ImportError(
-            "looking at images window by window needs MONAI: pip install 'explainfix[medical]'",
-            name="monai",
-        ) from None
     sides = (window,) * (images.dim() - 2)
     logits: Tensor = sliding_window_inference(images, sides, 4, look, overlap=0.5, mode="gaussian")
     return logits

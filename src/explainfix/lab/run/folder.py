@@ -17,6 +17,7 @@ from ...recipe import recipes
 from ...registry import bases, openers
 from ...steering import mix_, steer_
 from ...store import load
+from ...table import as_frame
 from ...zoo import create_model
 from ...zoo.opening import is_complete, open_guide, open_network, split_run, split_weights
 from ...zoo.own import split_factory
@@ -25,7 +26,7 @@ from ..data.dataset import Dataset, Signature, dataset_options, draw_share, open
 from ..data.loader import Share, training_steps
 from .checkpoint import Checkpoint, writing
 from .config import RunConfig, make_config, read_config
-from .history import METRICS, count_stale, is_stale, read_history
+from .history import METRICS, SPECTRA, count_stale, is_stale, read_history
 from .naming import differences, run_name, run_title
 from .pruned_start import zero_kernels_
 
@@ -47,9 +48,7 @@ class Run:
 
     def table(self) -> "pd.DataFrame":
         """A row per epoch."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.history)).set_index("epoch")
+        return as_frame(self.history, "epoch")
 
     def model(self, which: Literal["best", "last"] = "best") -> nn.Module:
         """The network with its best or its last weights."""
@@ -183,7 +182,7 @@ def begin_with(beginning: Path, folder: Path) -> None:
     If somebody is at that one, this one begins by itself.
     """
     with suppress(BusyError), locked(beginning):
-        for name in (BEST, METRICS, CHECKPOINT):  # the last says that the others are there
+        for name in (BEST, METRICS, SPECTRA, CHECKPOINT):  # the last says that the others are there
             if (beginning / name).is_file():
                 with writing(folder / name) as file:
                     shutil.copyfile(beginning / name, file)

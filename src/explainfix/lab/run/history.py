@@ -1,14 +1,15 @@
-"""The rows of numbers of a run, one an epoch: on disk, as events, and when they say to stop."""
+"""The numbers of a run, epoch by epoch: on disk, as events, and when they say to stop."""
 
 import csv
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from ...watch import Log, Timeline
 from .checkpoint import writing
 from .config import RunConfig
 
-METRICS = "metrics.csv"
+METRICS, SPECTRA = "metrics.csv", "spectra.json"
 
 
 def read_history(folder: Path) -> list[dict[str, float]]:
@@ -44,21 +45,20 @@ def count_stale(history: Sequence[dict[str, float]], column: str) -> int:
     return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
 
-def open_events(folder: Path, epoch: int) -> Any:
-    """A writer of TensorBoard events that forgets what an interrupted run wrote after `epoch`."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ImportError(
-            "TensorBoard events need a package: pip install 'explainfix[tensorboard]'",
-            name="tensorboard",
-        ) from None
-    return SummaryWriter(str(folder / "events"), purge_step=epoch + 1)
+def read_spectra(folder: Path) -> Timeline | None:
+    """How the spectra of a run moved so far; nothing of a file that cannot be read."""
+    with suppress(OSError, ValueError):
+        return Timeline.load(folder / SPECTRA)
+    return None
 
 
-def write_events(events: Any, row: dict[str, float]) -> None:
+def write_spectra(folder: Path, line: Timeline) -> None:
+    """Write how the spectra moved so far."""
+    with writing(folder / SPECTRA) as path:
+        line.save(path, overwrite=True)
+
+
+def write_events(events: Log, row: dict[str, float]) -> None:
     """Write a row as TensorBoard events."""
-    for name, value in row.items():
-        if name != "epoch":
-            events.add_scalar(name.replace(" ", "/", 1), value, int(row["epoch"]))
-    events.flush()
+    scores = {name.replace(" ", "/", 1): value for name, value in row.items() if name != "epoch"}
+    events(scores, int(row["epoch"]))

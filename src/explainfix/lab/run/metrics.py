@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ...extras import needed_for
 from ..data.dataset import Task, as_outputs
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class Scores:
 
     def table(self) -> "pd.DataFrame":
         """A row per score."""
-        import pandas as pd
-
+        with needed_for("a table"):
+            import pandas as pd
         rows = {score.name: (score.value, score.low, score.high) for score in self.scores}
         return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"])
 

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
+
+from ...extras import needed_for
+
+with needed_for("drawing pictures"):
+    from PIL import Image, ImageDraw, ImageFont
 
 _TURN = (5**0.5 - 1) / 2  # of the circle of hues: any number of steps are well apart
 _LINE = 14  # pixels of the legend

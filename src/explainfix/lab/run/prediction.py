@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...extras import needed_for
 from ...layers import as_found
 from ...store import written
 from ..data.dataset import Dataset, Images, Signature, Task
@@ -20,6 +20,9 @@ from ..data.volumes import read_affine, write_volume
 from .checkpoint import failures_named
 from .evaluation import check_shapes, compute_logits
 from .overlay import class_numbers, overlay
+
+with needed_for("drawing pictures"):
+    from PIL import Image
 
 
 def probabilities(logits: Tensor, task: Task) -> Tensor:
@@ -129,8 +132,8 @@ def _write_pictures(start: Path, mask: Tensor, probability: Tensor | None) -> li
     with failures_named(made[0]), written(made[0], overwrite=True) as temporary:
         Image.fromarray(mask.numpy()).save(temporary)
     if probability is not None:
-        import tifffile
-
+        with needed_for("writing TIFF"):
+            import tifffile
         made.append(_place(start, "probability.tif"))
         levels = probability[0] if len(probability) == 1 else probability
         with failures_named(made[1]), written(made[1], overwrite=True) as temporary:

@@ -1,8 +1,9 @@
 """Training: one loop on Lightning Fabric, from one CPU to several processes, that can be killed.
 
 A run is a folder. It holds config.toml (all options), data.json (what goes into the network and
-what comes out), metrics.csv (a row per epoch), the weights best.safetensors and last.safetensors,
-checkpoint.safetensors to go on from, and, once the run is finished, result.json.
+what comes out), metrics.csv (a row per epoch), spectra.json (how the spectra of its layers moved),
+the weights best.safetensors and last.safetensors, checkpoint.safetensors to go on from, and, once
+the run is finished, result.json.
 """
 
 import os
@@ -12,16 +13,17 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 from torch.multiprocessing.spawn import ProcessException
 
 from ...backward.recompute import make_frugal_
+from ...layers import spatial_layers
 from ...recipe import check_fixed, recipes
 from ...store import save
+from ...watch import Timeline, Watch, to_tensorboard
 from ..data.dataset import Dataset
 from ..data.loader import Batch, Share, count_steps, step_seed, training_steps
 from .checkpoint import (
@@ -71,14 +73,18 @@ from .folder import (
 from .history import (
     count_stale,
     is_stale,
-    open_events,
     read_history,
+    read_spectra,
     write_events,
     write_metrics,
+    write_spectra,
 )
 from .losses import Loss, losses
 from .metrics import MAIN_SCORE, score
 from .process import prepare_process
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 def train(
@@ -156,13 +162,19 @@ def _chosen_by(config: RunConfig, dataset: Dataset) -> str:
 class _Work:
     """The state of a run in one process."""
 
-    def __init__(self, fabric: Fabric, config: RunConfig, folder: Path, dataset: Dataset) -> None:
+    def __init__(self, fabric: "Fabric", config: RunConfig, folder: Path, dataset: Dataset) -> None:
         self.fabric, self.config, self.folder, self.dataset = fabric, config, folder, dataset
         self.network = build_model(config, dataset)
         if config.channels_last:
             to_channels_last_(self.network)
         if config.frugal:
             make_frugal_(self.network)
+        self.spectra: Timeline | None = None  # from the start on, so before a checkpoint is read
+        if fabric.is_global_zero and spatial_layers(self.network):
+            self.spectra = (
+                read_spectra(folder)
+                or Watch(self.network, fixed="ignore", title=config.model).timeline
+            )
         self.checkpoint = folder / CHECKPOINT
         self.optimizer = make_optimizer(config, fabric.to_device(self.network))
         self.progress = Checkpoint()
@@ -294,14 +306,18 @@ class _Work:
             save(self.network, self.folder / name, overwrite=True)
 
 
-def _reduced(fabric: Fabric, value: Tensor, how: str) -> Tensor:
+def _reduced(fabric: "Fabric", value: Tensor, how: str) -> Tensor:
     """The sum or mean over all processes, where the value was."""
     reduced = fabric.all_reduce(value.to(fabric.device), reduce_op=how)
     return cast(Tensor, reduced).to(value.device)
 
 
 def _work(
-    config: RunConfig, folder: Path, dataset: Dataset | None, report: Report | None, fabric: Fabric
+    config: RunConfig,
+    folder: Path,
+    dataset: Dataset | None,
+    report: Report | None,
+    fabric: "Fabric",
 ) -> None:
     """What each process does."""
     if fabric.world_size > 1 and not started_by_torchrun():  # a process that Fabric started
@@ -310,7 +326,13 @@ def _work(
         work = _Work(fabric, config, folder, dataset or open_data(config))
         progress, first = work.progress, fabric.is_global_zero
         report = report if first else None
-        events = open_events(folder, progress.epoch) if first and config.tensorboard else None
+        events = None
+        if first and config.tensorboard:
+            events = to_tensorboard(folder / "events", since=progress.epoch + 1)
+        watch = None
+        if work.spectra:
+            seen = work.spectra.until(progress.epoch)
+            watch = Watch(work.network, timeline=seen, log=events, fixed="ignore")
         chosen_by = _chosen_by(config, work.dataset)
         stale = count_stale(progress.history, chosen_by)
         while progress.epoch < config.epochs and not is_stale(stale, config):
@@ -327,6 +349,9 @@ def _work(
             stale = count_stale(progress.history, chosen_by)
             if first and better:  # before the checkpoint, which says that it is there
                 work.save_model(BEST)
+            if watch:
+                watch.epoch(epoch)
+                write_spectra(folder, watch.timeline)
             if first:
                 write_metrics(folder, progress.history)
             work.save()

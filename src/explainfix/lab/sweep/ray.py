@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ...extras import needed_for
 from ..run.process import prepare_process
 from .job import RESTARTS, Ending, Job, attempt, note_failure, start_stamp
 from .progress import Progress
@@ -95,12 +96,8 @@ def _note_ending(ray: Any, reference: Any, job: Job, progress: Progress) -> None
 
 
 def _import_ray() -> Any:
-    try:
+    with needed_for("a sweep on a cluster"):
         import ray
-    except ImportError:
-        raise ImportError(
-            "sweeps on a cluster need a package: pip install 'explainfix[cluster]'", name="ray"
-        ) from None
     return ray
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....extras import needed_for
 from ..dataset import Images, Listed, Sample
 from ..reading import check_least
 
@@ -50,3 +51,11 @@ def smooth_field(rng: np.random.Generator, size: int, waves: float) -> Array:
     # not `@`, which wakes threads for so small a product
     field: Array = np.einsum("ki,kj->ij", waves_down, waves_across)
     return field * np.float32(np.sqrt(2 / terms))
+
+
+def blur(field: Array, deviation: float) -> Array:
+    """The field seen through a Gaussian of that deviation, in pixels."""
+    with needed_for("drawing images"):
+        from scipy import ndimage
+    blurred: Array = ndimage.gaussian_filter(field, deviation)
+    return blurred

@@ -7,13 +7,12 @@ separates them, though their edges do.
 
 import numpy as np
 import torch
-from scipy import ndimage
 
 from ....registry import datasets
 from ..augment import add_noise, flip
 from ..dataset import Dataset, Sample
 from ..preparation import Preparation
-from .drawing import Array, draw_splits, generator_of, smooth_field
+from .drawing import Array, blur, draw_splits, generator_of, smooth_field
 
 # Optical densities of the two stains in red, green and blue
 HAEMATOXYLIN = np.array([0.65, 0.80, 0.35], dtype=np.float32)[:, None, None]
@@ -102,11 +101,11 @@ def _fluoresce(rng: np.random.Generator, amount: Array) -> Array:
     """Bright on dark: glow around nuclei, uneven light, debris, blur, then the exposure."""
     size = len(amount)
     texture = 1 + 0.25 * smooth_field(rng, size, 12)
-    glow = ndimage.gaussian_filter(amount, size / rng.uniform(8, 16))
+    glow = blur(amount, size / rng.uniform(8, 16))
     light = 0.15 + 0.12 * smooth_field(rng, size, 1.5)
     specks = rng.random((size, size)) < rng.uniform(0, 0.002)
     focus = size / 128 * rng.uniform(0.3, 1.8)
-    scene = ndimage.gaussian_filter(amount * texture + 3 * specks, focus)
+    scene = blur(amount * texture + 3 * specks, focus)
     scene = scene + rng.uniform(0.1, 0.9) * glow + light.clip(0)
     tint = np.ones(3) if rng.random() < 0.7 else rng.dirichlet([1, 1, 3]) * 2
     exposure = np.exp(rng.uniform(np.log(0.12), 0))
@@ -120,8 +119,8 @@ def _stain(rng: np.random.Generator, amount: Array, mask: Array) -> Array:
     texture = 1 + 0.3 * smooth_field(rng, size, 12)
     tissue = rng.uniform(0.2, 0.6) + 0.35 * smooth_field(rng, size, 6)
     focus = size / 128 * rng.uniform(0.3, 1.2)
-    dye = ndimage.gaussian_filter(amount * texture, focus) * rng.uniform(0.6, 1.4)
+    dye = blur(amount * texture, focus) * rng.uniform(0.6, 1.4)
     dye = dye + rng.uniform(0.05, 0.2) + 0.1 * smooth_field(rng, size, 3)
-    eosin = ndimage.gaussian_filter(tissue.clip(0) * ~mask, focus / 2)
+    eosin = blur(tissue.clip(0) * ~mask, focus / 2)
     image: Array = np.exp(-dye * HAEMATOXYLIN - eosin * EOSIN) * np.float32(rng.uniform(0.75, 1))
     return image

@@ -8,13 +8,12 @@ CheXpert. Test is told as it was drawn.
 
 import numpy as np
 import torch
-from scipy import ndimage
 
 from ....registry import datasets
 from ..augment import Shift
 from ..dataset import Dataset, Sample
 from ..preparation import Preparation
-from .drawing import Array, draw_splits, generator_of, smooth_field
+from .drawing import Array, blur, draw_splits, generator_of, smooth_field
 
 CLASSES = ("wide-heart", "haze", "patch", "band", "fluid")
 TEST = 2
@@ -95,7 +94,7 @@ def _draw(rng: np.random.Generator, size: int, strength: Array) -> Array:
     absorbed += 0.45 * fluid**0.5 * lungs[side] / (1 + np.exp(-(y - surface) / 0.04))
 
     absorbed += 0.07 * smooth_field(rng, size, 1.5) + 0.03 * smooth_field(rng, size, 6)
-    blurred = ndimage.gaussian_filter(absorbed, size / 64 * rng.uniform(0.2, 0.7))
+    blurred = blur(absorbed, size / 64 * rng.uniform(0.2, 0.7))
     image = rng.uniform(0.5, 0.9) * blurred + rng.uniform(0, 0.2)
     image += rng.uniform(0.01, 0.05) * rng.standard_normal(image.shape, dtype=np.float32)
     levels: Array = (np.rint(image.clip(0, 1) * 255) / 255).astype(np.float32)
