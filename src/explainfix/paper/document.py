@@ -170,9 +170,9 @@ def compare_methods(records: Sequence[Record]) -> str:
     by_name = {record["name"]: record for record in records}
     rows: dict[tuple[str, str], list[Any]] = {}
     for experiment, name, field in _SOURCES:
-        if experiment not in by_name:
+        record = by_name.get(experiment)
+        if record is None or name not in record["scores"]:
             continue
-        record = by_name[experiment]
         costs = _costs(record, field)
         for network, mine in _by_network(read_scores(record)[name], record["scale"], field).items():
             base = mine.get("learned", {})

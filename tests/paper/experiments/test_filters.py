@@ -63,7 +63,7 @@ def test_the_guide_is_recognised_and_noise_is_not_it():
     one = torch.tensor([3.0, 1.0])
     assert spectral_distance(one, 7 * one) == pytest.approx(0)
     assert spectral_distance(one, torch.tensor([1.0, 3.0])) == pytest.approx(0.5)
-    assert word("guided", {"GuidedSteer": [0.01, 0.02], "its guide, resampled": [0.01, 0.01]}) == (
+    assert word("guided", {"GuidedSteer": [0.01, 0.011], "its guide, resampled": [0.01, 0.01]}) == (
         "agrees"
     )
     assert word("guided", {"GuidedSteer": [0.1, 0.11]}) == "disagrees"
