@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...extras import needed_for
+from ...registry import unknown
 from ..data.dataset import Task, as_outputs
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class Score:
     low: float | None = None
     high: float | None = None
 
+    def __str__(self) -> str:
+        between = "" if self.low is None else f" ({self.low:.4f} to {self.high:.4f})"
+        return f"{self.value:.4f}{between}"
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -58,7 +63,10 @@ class Scores:
     interval: str = "none"
 
     def __getitem__(self, name: str) -> Score:
-        return next(score for score in self.scores if score.name == name)
+        found = {score.name: score for score in self.scores}
+        if name not in found:
+            raise unknown("score", name, found)
+        return found[name]
 
     def table(self) -> "pd.DataFrame":
         """A row per score."""
@@ -66,6 +74,14 @@ class Scores:
             import pandas as pd
         rows = {score.name: (score.value, score.low, score.high) for score in self.scores}
         return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"])
+
+    def __repr__(self) -> str:
+        images = f"{self.images:,} image{'s' * (self.images != 1)}"
+        width = max((len(score.name) for score in self.scores), default=0)
+        return "\n".join(
+            [f"Scores on {images}; interval: {self.interval}"]
+            + [f"{score.name:{width}}  {score}" for score in self.scores]
+        )
 
 
 def count_pixels(logits: Tensor, masks: Tensor) -> Tensor:
