@@ -104,7 +104,11 @@ def train_(
 def _plan(config: RunConfig) -> str:
     """What is going to be done, in a line."""
     how = ", mixed" if config.mix else ", steered" if config.steer else ""
-    filters = f"filters fixed by {config.fix}{how}" if config.fix else "filters learned"
+    filters = "filters learned"
+    if config.fix:
+        filters = f"filters fixed by {config.fix}{how}"
+    elif Path(config.model).exists():  # a file or a run knows which of its filters are fixed
+        filters = "filters fixed or learned as in it"
     length = "1 epoch" if config.epochs == 1 else f"{config.epochs} epochs"
     return f"Training {config.model} on {config.data}: {filters}, {length}."
 
