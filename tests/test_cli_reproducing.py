@@ -18,7 +18,7 @@ def test_reproduce_then_list_then_another_version(tmp_path, capsys):
     assert main(["reproduce", "baselines"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    for words in ("App. B, Table B.1, scale smoke", "agrees", "undecided", "39,756,705"):
+    for words in ("App. B, Table B.1, scale smoke", "agrees", "not tested", "39,756,705"):
         assert words in out, words
     assert out.splitlines()[-1] == "Wrote reproduced/baselines-smoke/page.html"
     runs = sorted((tmp_path / "reproduced" / "runs").iterdir())
@@ -33,11 +33,21 @@ def test_reproduce_then_list_then_another_version(tmp_path, capsys):
     assert main(["reproduce", "--list"]) == 0
     listed = capsys.readouterr().out
     assert max(map(len, listed.splitlines())) <= 80
-    assert "done, smoke: agrees 1, undecided 2" in listed
+    assert "done, smoke: agrees 1, undecided 1, not tested 1" in listed
     assert main(["reproduce", "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert listed["baselines"]["done"] == {"smoke": "agrees 1, undecided 2"}
+    assert listed["baselines"]["done"] == {"smoke": "agrees 1, undecided 1, not tested 1"}
     assert listed["baselines"]["needs"] == ["microscopy"]
+
+    assert main(["reproduce", "--check"]) == 0
+    assert capsys.readouterr().out == "reproduced/baselines-smoke/outcome.json: as judged\n"
+    file = tmp_path / "reproduced" / "baselines-smoke" / "outcome.json"
+    whole = file.read_text()
+    file.write_text(whole.replace('"word": "agrees"', '"word": "disagrees"'))
+    assert main(["reproduce", "--check"]) == 1
+    out = capsys.readouterr().out
+    assert "outcome.json: differs\n  'parameters' was disagrees (116,695;" in out
+    file.write_text(whole)
 
     file = tmp_path / "reproduced" / "baselines-smoke" / "outcome.json"
     file.write_text(file.read_text().replace('"version": "', '"version": "9.'))
@@ -64,6 +74,7 @@ def test_reproduce_then_list_then_another_version(tmp_path, capsys):
         (["steering", "--workers", "0"], "at least 1"),
         (["steering", "--folder", "file"], "'file' is a file"),
         (["steering", "--address", "x"], "needs engine='ray'"),
+        (["--check", "--folder", "empty"], "'empty' holds no outcome"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(arguments, message, tmp_path, capsys):

@@ -107,9 +107,9 @@ def test_the_largest_is_found_among_the_scores():
 
 def test_without_scores_nothing_is_decided():
     verdict = (ours - base > 0).judge({})
-    assert (verdict.word, verdict.ours) == ("undecided", ABSENT)
+    assert (verdict.word, verdict.ours) == ("not tested", ABSENT)
     no_baseline = {k: v for k, v in random_scores(3).items() if k.method != "base"}
-    assert (ours - base > 0).judge(no_baseline).word == "undecided"
+    assert (ours - base > 0).judge(no_baseline).word == "not tested"
 
 
 def test_scores_of_another_kind_are_an_error():
@@ -157,3 +157,10 @@ def test_word_of(low, high, word):
 def test_every():
     assert every(["agrees", "agrees"]) == "agrees"
     assert every(["undecided", "disagrees"]) == "disagrees"
+    assert every(["not tested", "agrees"]) == "not tested"
+    assert every(["not tested", "undecided"]) == "undecided"
+
+
+def test_one_run_has_no_interval():
+    rule = (Measure("x").each() > 0).for_every("name")
+    assert rule.judge(samples({"a": [1.0, 1.1], "b": [1.0]})).word == "not tested"

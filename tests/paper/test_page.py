@@ -5,7 +5,7 @@ import shutil
 import pytest
 from matplotlib.figure import Figure
 
-from explainfix.paper.contrast import Verdict
+from explainfix.paper.contrast import InWords, Verdict
 from explainfix.paper.experiment import Claim, Evidence, Experiment
 from explainfix.paper.record import write_outcome, write_page
 
@@ -27,14 +27,17 @@ def browser():
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory):
     folder = tmp_path_factory.mktemp("outcome")
-    words = ("agrees", "disagrees", "undecided")
-    claims = tuple(Claim(word, f"It {word}.", LONG, "A rule.") for word in words)
+    words = ("agrees", "disagrees", "undecided", "not tested")
+    claims = tuple(
+        Claim(
+            word, f"It {word}.", LONG, InWords("A rule.", lambda _, word=word: Verdict(word, "0"))
+        )
+        for word in words
+    )
     figure = Figure(figsize=(12, 3))
     figure.subplots().plot([0, 1])
     table = [{"name": LONG, **{f"column {i}": 0.5 for i in range(12)}}]
-    evidence = Evidence(
-        {word: Verdict(word, "0.5") for word in words}, {"T": table}, {"F": figure}, [LONG]
-    )
+    evidence = Evidence({"AUC": {}}, {"T": table}, {"F": figure}, [LONG])
     none = dict.fromkeys(("smoke", "cpu", "paper"), "")
     about = {
         "scale": "cpu", "command": "explainfix " + LONG, "seconds": 1.0, "runs": [],

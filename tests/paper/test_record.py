@@ -16,16 +16,32 @@ from explainfix.cli import main
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.folder import Run
 from explainfix.paper import reproduce as reproduction
-from explainfix.paper.contrast import Measure, Verdict
+from explainfix.paper.contrast import InWords, Measure, Verdict, samples
 from explainfix.paper.document import write_results
 from explainfix.paper.experiment import Claim, Evidence, Experiment
 from explainfix.paper.figures import draw_picture
-from explainfix.paper.record import read_outcome, render_page, write_outcome
+from explainfix.paper.record import (
+    judge_again,
+    read_outcome,
+    read_scores,
+    render_page,
+    write_outcome,
+)  # fmt: skip
 from explainfix.paper.setting import Setting
 
+
+def above(scores):
+    return Verdict("agrees" if max(scores.values()) > 0.8 else "disagrees", "0.87")
+
+
 CLAIMS = (
-    Claim("a", "Fixed <filters> do well.", "0.863", "Agrees if above 0.8."),
-    Claim("b", "They are fast.", "17%", "Agrees if faster."),
+    Claim("a", "Fixed <filters> do well.", "0.863", InWords("Agrees if above 0.8.", above)),
+    Claim(
+        "b",
+        "They are fast.",
+        "17%",
+        InWords("Agrees if faster.", lambda _: Verdict("undecided", "+1% (-3% to +5%)")),
+    ),
 )
 ABOUT = {
     "scale": "cpu",
@@ -56,8 +72,8 @@ def drawing():
 
 def evidence(figures=("A line | bar",)):
     table = [{"method": "GHaar", "Dice": np.float32(0.5), "p": math.nan}]
-    verdicts = {"a": Verdict("agrees", "0.87"), "b": Verdict("undecided", "+1% (-3% to +5%)")}
-    return Evidence(verdicts, {"Scores": table}, {name: drawing() for name in figures}, ["A note."])
+    scores = {"AUC": samples({"ghaar": [0.87, 0.1 + 0.2]})}
+    return Evidence(scores, {"Scores": table}, {name: drawing() for name in figures}, ["A note."])
 
 
 @pytest.mark.parametrize("command", [True, False])
@@ -108,7 +124,10 @@ def test_a_contrast_is_written_as_its_sentence(tmp_path):
     dice = Measure("Dice", Key)
     rule = dice.mean("GHaar", method="ghaar") - dice.mean("learned", method="learned") > 0
     one = dataclasses.replace(experiment(), claims=(CLAIMS[0], Claim("b", "B.", "", rule)))
-    record = write_outcome(tmp_path / "o", one, evidence(), ABOUT)
+    found = evidence()
+    found.scores = {"Dice": {Key(m, s): 0.8 + s / 9 for m in ("ghaar", "learned") for s in (0, 1)}}
+    record = write_outcome(tmp_path / "o", one, found, ABOUT)
+    assert judge_again(one, read_outcome(tmp_path / "o")) == []
     assert record["claims"][1]["rule"] == (
         "Dice, for each seed: GHaar less learned. Agrees if the 95% t interval lies above 0, "
         "disagrees if it lies below, else undecided."
@@ -140,12 +159,42 @@ def test_damage_is_said(tmp_path):
         read_outcome(tmp_path)
 
 
-def test_every_claim_needs_a_verdict(tmp_path):
+def test_the_rules_can_be_applied_again(tmp_path):
+    write_outcome(tmp_path, experiment(), evidence(), ABOUT)
+    record = read_outcome(tmp_path)
+    assert judge_again(experiment(), record) == []
+    assert list(read_scores(record)["AUC"].values()) == [0.87, 0.1 + 0.2]  # to the last bit
+    record["scores"]["AUC"]["rows"][0][-1] = 0.5  # somebody changed a score
+    assert judge_again(experiment(), record) == ["'a' was agrees (0.87), and is disagrees (0.87)"]
+
+
+def test_other_rules_and_claims_are_told(tmp_path):
+    record = write_outcome(tmp_path, experiment(), evidence(), ABOUT)
+    stricter = Claim("a", "A.", "", InWords("Agrees if above 0.9.", above))
+    changed = dataclasses.replace(experiment(), claims=(stricter,))
+    assert judge_again(changed, record) == [
+        "the claim 'b' is no longer made",
+        "'a' was judged by another rule: Agrees if above 0.8.",
+    ]
+
+
+def test_a_claim_that_is_not_tested_stays_so(tmp_path):
     found = evidence()
-    del found.verdicts["b"]
-    with pytest.raises(ValueError, match="differ in 'b'"):
+    found.untested = {"a": "no data"}
+    record = write_outcome(tmp_path, experiment(), found, ABOUT)
+    assert (record["claims"][0]["word"], record["claims"][0]["ours"]) == ("not tested", "no data")
+    assert judge_again(experiment(), record) == []
+    found.untested = {"z": "no data"}
+    with pytest.raises(ValueError, match="no claim 'z'"):
         write_outcome(tmp_path / "o", experiment(), found, ABOUT)
     assert not (tmp_path / "o").exists()
+
+
+def test_of_several_scores_a_claim_names_its_own(tmp_path):
+    found = evidence()
+    found.scores["seconds"] = samples({"ghaar": [1.0]})
+    with pytest.raises(ValueError, match=r"one of \['AUC', 'seconds'\]"):
+        write_outcome(tmp_path / "o", experiment(), found, ABOUT)
 
 
 def test_the_dark_picture_has_light_ink_on_dark_and_the_same_colours():
@@ -177,11 +226,14 @@ def test_the_document_has_every_outcome_and_its_pictures(tmp_path):
     (tmp_path / "docs" / "results").mkdir(parents=True)
     (tmp_path / "docs" / "results" / "old-1.png").write_bytes(b"")
     text = write_results(tmp_path / "r", tmp_path / "docs").read_text()
-    assert "2 claims: 1 agree, 0 disagree, 1 are undecided. Not run yet: distribution, " in text
+    assert "2 findings of the paper: 1 agrees, 0 disagree, 1 is undecided" in text
+    assert "Not run yet: distribution, " in text
     assert "| Fixed <filters> do well. | 0.863 | 0.87 | agrees |" in text
     assert "![A line | bar](results/steering-1.png)" in text
     assert "| GHaar | 0.5000 | – |" in text
-    assert [p.name for p in (tmp_path / "docs" / "results").iterdir()] == ["steering-1.png"]
+    assert sorted(p.name for p in (tmp_path / "docs" / "results").iterdir()) == [
+        "steering-1.png", "steering.json",
+    ]  # fmt: skip
     with pytest.raises(ValueError, match="no outcome at scale 'paper'"):
         write_results(tmp_path / "r", tmp_path / "docs", "paper")
 

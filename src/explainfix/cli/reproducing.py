@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..lab.sweep.sweep import SweepMoment
     from ..paper.record import Record
 
-WORDS = {"agrees": "green", "disagrees": "red", "undecided": "yellow"}
+WORDS = {"agrees": "green", "disagrees": "red", "undecided": "yellow", "not tested": "dim"}
 
 
 def _flag(name: str) -> str:
@@ -40,8 +40,9 @@ def reproduce_(
     ] = None,
     force: Annotated[bool, Parameter(negative="")] = False,
     list_: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    check: Annotated[bool, Parameter(negative="")] = False,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Do an experiment of the paper and say for each of its claims whether ours agrees.
 
     The same command goes on with what was interrupted; finished runs are not done again.
@@ -60,13 +61,17 @@ def reproduce_(
         Write over an outcome of another version.
     list_
         Show all experiments, what they cost, and what is done.
+    check
+        Apply the rules again to the scores of all outcomes in --folder, and say what differs.
     """
     from ..paper.reproduce import outcome_folder, reproduce
 
+    if check:
+        return _check(folder, as_json=as_json)
     given = sort_data(data or ())
     if list_:
         _list(Setting("cpu", given, folder), as_json=as_json)
-        return
+        return 0
     if name is None:
         raise ValueError("which experiment? explainfix reproduce --list shows all")
     prepare_process()
@@ -82,8 +87,9 @@ def reproduce_(
     page = outcome_folder(name, setting) / "page.html"
     if as_json:
         print_json({**record, "page": str(page)})
-        return
+        return 0
     _print_record(record, page)
+    return 0
 
 
 def _print_record(record: "Record", page: Path) -> None:
@@ -103,6 +109,22 @@ def _print_record(record: "Record", page: Path) -> None:
             line.add_row("-", escape(note))
             out.print(line)
     Console(highlight=False, soft_wrap=True).print(f"\nWrote {escape(str(page))}")
+
+
+def _check(folder: Path, *, as_json: bool) -> int:
+    """Judge outcomes again; 1 if one comes out otherwise."""
+    from ..paper.reproduce import check_outcomes
+
+    found = check_outcomes(folder)
+    if as_json:
+        print_json(found)
+        return int(any(found.values()))
+    out = Console(highlight=False, soft_wrap=True)
+    for file, problems in found.items():
+        out.print(f"{escape(file)}: {'as judged' if not problems else 'differs'}")
+        for problem in problems:
+            out.print(f"  {escape(problem)}")
+    return int(any(found.values()))
 
 
 def _list(setting: Setting, *, as_json: bool) -> None:

@@ -19,16 +19,18 @@ from ..lab.measure.statistics import Interval, mean_interval
 from .figures import LABELS
 
 T = TypeVar("T")
-Word = Literal["agrees", "disagrees", "undecided"]
+Word = Literal["agrees", "disagrees", "undecided", "not tested"]
 Scores = Mapping[Any, float]  # by key: a frozen dataclass that tells one score from another
 Unit = tuple[tuple[str, Any], ...]  # the fields of a key that were not selected by
 Values = dict[Unit, float]
 Intervals = Mapping[tuple[Any, ...], Interval]  # by the values of the fields of `for_every`
 
 ABSENT = "not trained at this scale"
+SINGLE = "one run, of which no interval can be made"
 ANY = object()  # every value of a field: what is left of the others is averaged over it
 _AT = {
     "rate": "at a rate of {}",
+    "share": "with {} share of the images",
     "images": "on {} images",
     "size": "on {} network",
     "network": "on {} network",
@@ -61,6 +63,22 @@ def decide(ours: str, *, agrees: bool, disagrees: bool | None = None) -> Verdict
     return Verdict("disagrees" if disagrees is None or disagrees else "undecided", ours)
 
 
+@dataclass(frozen=True)
+class InWords:
+    """A rule that is no contrast: its sentence, and the function that follows it."""
+
+    text: str
+    judge: Callable[[Scores], Verdict]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def untested(why: str) -> Verdict:
+    """Of a claim about which the runs or the data at hand say nothing."""
+    return Verdict("not tested", why)
+
+
 def signed(found: Interval, digits: int = 3) -> str:
     """A difference with its interval.
 
@@ -84,15 +102,14 @@ def word_of(found: Interval, low: float = 0.0, high: float = inf) -> Word:
 
 
 def every(words: Iterable[Word]) -> Word:
-    """Agrees if all do; disagrees if any does; undecided otherwise.
+    """Agrees if all do; disagrees if any does; then undecided, or not tested, if any is.
 
     >>> every(["agrees", "undecided"]), every(["agrees", "disagrees"])
     ('undecided', 'disagrees')
     """
     words = set(words)
-    if "disagrees" in words:
-        return "disagrees"
-    return "undecided" if "undecided" in words else "agrees"
+    strongest: tuple[Word, ...] = ("disagrees", "undecided", "not tested")
+    return next((word for word in strongest if word in words), "agrees")
 
 
 def pick(found: Mapping[Any, T], **where: Any) -> list[T]:
@@ -160,7 +177,7 @@ class Measure:
         )
 
     def _units(self, scores: Scores) -> Values:
-        wrong = [key for key in scores if type(key) is not self.key]
+        wrong = [key for key in scores if tuple(vars(key)) != self.fields]
         if wrong:
             raise TypeError(f"{self.name!r} is scored by {self.key.__name__}, not by {wrong[0]!r}")
         return {tuple(vars(key).items()): score for key, score in scores.items()}
@@ -232,13 +249,15 @@ class Rule:
         return self.said(lambda found: f"{self.quantity.phrase} {signed(found[()])}")
 
     def judge(self, scores: Scores) -> Verdict:
-        """The word and what was measured; undecided without scores."""
+        """The word and what was measured; not tested without scores, or with one run alone."""
         found: dict[tuple[Any, ...], list[float]] = {}
         for unit, value in self.quantity.values(scores).items():
             fields = dict(unit)
             found.setdefault(tuple(fields[group] for group in self.groups), []).append(value)
         if not found:
-            return Verdict("undecided", ABSENT)
+            return untested(ABSENT)
+        if not self.alone and any(len(values) == 1 for values in found.values()):
+            return untested(SINGLE)
         intervals = {
             group: Interval("alone", 1, *values * 3)
             if self.alone and len(values) == 1

@@ -1,26 +1,34 @@
-"""docs/results.md from outcomes: every experiment at a scale, with small pictures.
+"""docs/results.md from outcomes: every experiment, with small pictures, and one table of methods.
 
-What stands above the mark is written by hand and stays.
+The outcomes are kept beside it, in docs/results/NAME.json, so that anybody can write the page again
+or judge again. What stands above the mark is written by hand and stays.
 
-python -m explainfix.paper.document reproduced docs
+python -m explainfix.paper.document docs [reproduced]
 """
 
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ..lab.run.checkpoint import writing
 from ..lab.sweep.progress import duration
 from . import list_experiments
-from .record import Record, read_outcome, show
+from .contrast import Scores, difference, signed
+from .experiment import ClaimKind
+from .figures import LABELS
+from .record import FORMAT, Record, as_text, read_outcome, read_scores, show
 from .setting import Scale
+from .xrays import NETWORKS
 
-RESULTS, PICTURES = "results.md", "results"
+RESULTS, KEPT = "results.md", "results"
 WIDTH = 1000  # pixels of a picture
 MARK = "<!-- below: written by explainfix.paper.document -->"
 _HEAD = "# Results\n\n"
@@ -28,33 +36,37 @@ _INTRO = (
     "## All claims\n\n"
     "The paper's experiments at scale `{scale}`. A verdict follows a rule that was written down "
     "before\nthe run ([how](reproduce.md)); *undecided* means that the runs are too few, too short "
-    "or on too\nlittle data to tell. What differs from the paper's setting is said with each "
-    "experiment, and so\nis what was already known when a rule was made.\n"
+    "or on too\nlittle data to tell, *not tested* that they say nothing about it. Claims that hold "
+    "by construction\nare checks of the software and are counted apart, and so are those that are "
+    "ours. What differs\nfrom the paper's setting is said with each experiment, and so is what was "
+    "already known when a\nrule was made.\n"
 )
+_KINDS: dict[ClaimKind, str] = {
+    "finding": "findings of the paper",
+    "construction": "checks that hold by construction",
+    "beyond": "claims of ours",
+}
+# The table of networks and methods: an experiment, its scores, and the field of the keys that has
+# the method; what is left of a key, but for the seed, is the network.
+_SOURCES = (
+    ("classification", "test AUC", "method"),
+    ("methods", "AUC", "method"),
+    ("forms", "AUC", "form"),
+    ("steering", "Dice", "method"),
+)
+_ALONE = {"steering": "U-NetD", "forms": "ResNet18, from scratch"}
 
 
-def write_results(folder: Path, docs: Path, scale: Scale = "cpu") -> Path:
-    """Write results.md below its mark, and its pictures; pictures of other outcomes go."""
-    found = [read_outcome(folder / f"{name}-{scale}") for name in list_experiments()]
-    records = [record for record in found if record is not None]
+def write_results(folder: Path | None, docs: Path, scale: Scale = "cpu") -> Path:
+    """Take the outcomes at a scale into docs/results, if a folder is given, and write the page."""
+    kept = docs / KEPT
+    if folder is not None:
+        gather(folder, kept, scale)
+    records = read_kept(kept)
     if not records:
-        raise ValueError(f"{str(folder)!r} holds no outcome at scale {scale!r}")
-    pictures = docs / PICTURES
-    pictures.mkdir(parents=True, exist_ok=True)
-    parts, kept = [_INTRO.format(scale=scale), _overview(records)], set()
-    for record in records:
-        names = []
-        for number, figure in enumerate(record["figures"], start=1):
-            name = f"{record['name']}-{number}.png"
-            with writing(pictures / name) as temporary:
-                source = folder / f"{record['name']}-{scale}" / figure["file"]
-                temporary.write_bytes(_small(source.read_bytes()))
-            names.append(name)
-        kept.update(names)
-        parts.append(_section(record, names))
-    for old in pictures.glob("*.png"):
-        if old.name not in kept:
-            old.unlink()
+        raise ValueError(f"{str(kept)!r} holds no outcome")
+    parts = [_INTRO.format(scale=records[0]["scale"]), _overview(records), compare_methods(records)]
+    parts += [_section(record, _pictures(record)) for record in records]
     page = docs / RESULTS
     before = page.read_text(encoding="utf-8").partition(MARK)[0] if page.is_file() else _HEAD
     with writing(page) as temporary:
@@ -62,28 +74,169 @@ def write_results(folder: Path, docs: Path, scale: Scale = "cpu") -> Path:
     return page
 
 
-def _overview(records: list[Record]) -> str:
-    words = Counter(claim["word"] for record in records for claim in record["claims"])
-    agree, disagree, open_ = (words[word] for word in ("agrees", "disagrees", "undecided"))
-    counts = f"{agree} agree, {disagree} disagree, {open_} are undecided"
-    rows = [
+def gather(folder: Path, kept: Path, scale: Scale) -> None:
+    """Copy the outcomes at a scale and small pictures of their figures; others go."""
+    found = {name: read_outcome(folder / f"{name}-{scale}") for name in list_experiments()}
+    if not any(found.values()):
+        raise ValueError(f"{str(folder)!r} holds no outcome at scale {scale!r}")
+    kept.mkdir(parents=True, exist_ok=True)
+    files = set()
+    for name, record in found.items():
+        if record is None:
+            continue
+        for number, figure in enumerate(record["figures"], start=1):
+            with writing(kept / f"{name}-{number}.png") as temporary:
+                source = folder / f"{name}-{scale}" / figure["file"]
+                temporary.write_bytes(_small(source.read_bytes()))
+            files.add(f"{name}-{number}.png")
+        with writing(kept / f"{name}.json") as temporary:
+            anywhere = record | {"command": _anywhere(record["command"])}
+            temporary.write_text(as_text(anywhere), encoding="utf-8")
+        files.add(f"{name}.json")
+    for old in (*kept.glob("*.png"), *kept.glob("*.json")):
+        if old.name not in files:
+            old.unlink()
+
+
+def read_kept(kept: Path) -> list[Record]:
+    """The outcomes in docs/results, of whatever version, in the order of the experiments."""
+    records = []
+    for name in list_experiments():
+        file = kept / f"{name}.json"
+        if file.is_file():
+            record: Record = json.loads(file.read_text(encoding="utf-8"))
+            if record.get("format") != FORMAT:
+                raise ValueError(f"{str(file)!r} has format {record.get('format')}, not {FORMAT}")
+            records.append(record)
+    return records
+
+
+def _pictures(record: Record) -> list[str]:
+    return [f"{record['name']}-{number}.png" for number in range(1, len(record["figures"]) + 1)]
+
+
+def count_words(records: Sequence[Record], kind: ClaimKind) -> str:
+    """How many claims of a kind have each verdict, in a sentence.
+
+    >>> claims = [{"kind": "finding", "word": word} for word in ("agrees", "agrees", "undecided")]
+    >>> count_words([{"claims": claims}], "finding")
+    '3 findings of the paper: 2 agree, 0 disagree, 1 is undecided, 0 are not tested.'
+    """
+    claims = [claim for record in records for claim in record["claims"]]
+    words = Counter(claim["word"] for claim in claims if claim["kind"] == kind)
+
+    def said(word: str, one: str, many: str) -> str:
+        return f"{words[word]} {one if words[word] == 1 else many}"
+
+    return f"{sum(words.values())} {_KINDS[kind]}: " + ", ".join(
         [
-            f"[{record['name']}](#{record['name']})",
-            record["reference"],
-            claim["text"],
-            f"**{claim['word']}**" if claim["word"] != "undecided" else claim["word"],
+            said("agrees", "agrees", "agree"),
+            said("disagrees", "disagrees", "disagree"),
+            said("undecided", "is undecided", "are undecided"),
+            said("not tested", "is not tested", "are not tested") + ".",
         ]
-        for record in records
-        for claim in record["claims"]
-    ]
-    for row, before in zip(reversed(rows), reversed(rows[:-1]), strict=False):
-        if row[0] == before[0]:
-            row[0] = row[1] = ""
+    )
+
+
+def _overview(records: list[Record]) -> str:
     done = {record["name"] for record in records}
     missing = [name for name in list_experiments() if name not in done]
-    left = f" Not run yet: {', '.join(missing)}." if missing else ""
-    table = _table(["", "paper", "claim", "verdict"], rows)
-    return f"{sum(words.values())} claims: {counts}.{left}\n\n{table}\n"
+    left = f"\n\nNot run yet: {', '.join(missing)}." if missing else ""
+    counts = "\n".join(f"- {count_words(records, kind)}" for kind in _KINDS)
+    tables = []
+    for kind, title in _KINDS.items():
+        rows = [
+            [
+                f"[{record['name']}](#{record['name']})",
+                record["reference"],
+                claim["text"],
+                f"**{claim['word']}**" if claim["word"].endswith("agrees") else claim["word"],
+            ]
+            for record in records
+            for claim in record["claims"]
+            if claim["kind"] == kind
+        ]
+        for row, before in zip(reversed(rows), reversed(rows[:-1]), strict=False):
+            if row[0] == before[0]:
+                row[0] = row[1] = ""
+        if rows:
+            table = _table(["", "paper", "claim", "verdict"], rows)
+            tables.append(f"### {title.capitalize()}\n\n{table}")
+    return f"{counts}{left}\n\n" + "\n\n".join(tables) + "\n"
+
+
+def compare_methods(records: Sequence[Record]) -> str:
+    """One table: networks and what their filters are, against learned ones."""
+    by_name = {record["name"]: record for record in records}
+    rows: dict[tuple[str, str], list[Any]] = {}
+    for experiment, name, field in _SOURCES:
+        record = by_name.get(experiment)
+        if record is None or name not in record["scores"]:
+            continue
+        costs = _costs(record, field)
+        for network, mine in _by_network(read_scores(record)[name], record["scale"], field).items():
+            base = mine.get("learned", {})
+            for method, ours in mine.items():
+                seeds = [seed for seed in ours if seed in base]
+                if method == "learned" or len(seeds) < 2:
+                    continue
+                found = difference([ours[s] for s in seeds], [base[s] for s in seeds])
+                weights, time = costs.get((network, method), ("–", "–"))
+                title = network or _ALONE[experiment]
+                rows.setdefault(
+                    (title, method),
+                    [title, LABELS.get(method, method), len(seeds), name, signed(found), weights,
+                     time],
+                )  # fmt: skip
+    if not rows:
+        return ""
+    columns = [
+        "network", "filters", "seeds", "score", "less learned (95%)", "weights that learn",
+        "time of an epoch",
+    ]  # fmt: skip
+    return (
+        "## Networks and methods\n\nEach against the same network with learned filters, seed by "
+        "seed; weights and times as a share of\nits own. Times are of epochs as they were trained, "
+        "two runs at a time.\n\n"
+        f"{_table(columns, list(rows.values()))}\n"
+    )
+
+
+def _by_network(scores: Scores, scale: Scale, field: str) -> dict[str, dict[str, dict[int, float]]]:
+    """By network and method, the score of every seed."""
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    for key, score in scores.items():
+        methods = found.setdefault(_network_of(vars(key), scale), {})
+        methods.setdefault(getattr(key, field), {})[key.seed] = score
+    return found
+
+
+def _network_of(fields: Mapping[str, Any], scale: Scale) -> str:
+    """The title of the network that a key on x-rays is of; others have but one."""
+    if "family" not in fields:
+        return ""
+    begin = {"scratch": "from scratch"}.get(fields["begin"], fields["begin"])
+    return f"{NETWORKS[scale][fields['family']].title}, {begin}"
+
+
+def _costs(record: Record, field: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """By network and method: the weights that learn and the time, as shares of learned ones'."""
+    weights: dict[tuple[str, str], list[float]] = {}
+    seconds: dict[tuple[str, str], list[float]] = {}
+    for row in record["trained"]["rows"]:
+        fields = dict(zip(record["trained"]["fields"], row, strict=True))
+        key = (_network_of(fields, record["scale"]), fields[field])
+        weights.setdefault(key, []).append(fields["learned"])
+        seconds.setdefault(key, []).append(fields["seconds"])
+    return {
+        key: (_share(weights, key), _share(seconds, key))
+        for key in weights
+        if (key[0], "learned") in weights
+    }
+
+
+def _share(found: Mapping[tuple[str, str], Sequence[float]], key: tuple[str, str]) -> str:
+    return f"{median(found[key]) / median(found[key[0], 'learned']):.0%}"
 
 
 def _section(record: Record, pictures: list[str]) -> str:
@@ -104,7 +257,7 @@ def _section(record: Record, pictures: list[str]) -> str:
         ),
     ]
     for picture, figure in zip(pictures, record["figures"], strict=True):
-        lines.append(f"![{figure['caption']}]({PICTURES}/{picture})\n\n*{figure['caption']}*")
+        lines.append(f"![{figure['caption']}]({KEPT}/{picture})\n\n*{figure['caption']}*")
     for table in record["tables"]:
         rows = [[show(cell) for cell in row] for row in table["rows"]]
         lines.append(f"{table['caption']}:\n\n{_table(table['columns'], rows)}")
@@ -118,12 +271,12 @@ def _section(record: Record, pictures: list[str]) -> str:
 
 
 def _anywhere(command: str) -> str:
-    """A command without the folder that the data was in.
+    """A command without the folders that the data was in and the runs are in.
 
-    >>> _anywhere("explainfix reproduce steering --data bbbc038v1:/my/own --workers 2")
-    'explainfix reproduce steering --data bbbc038v1:FOLDER --workers 2'
+    >>> _anywhere("explainfix reproduce steering --data bbbc038v1:/my/own --folder /my/runs")
+    'explainfix reproduce steering --data bbbc038v1:FOLDER'
     """
-    return re.sub(r"(--data [\w-]+):\S+", r"\1:FOLDER", command)
+    return re.sub(r"(--data [\w-]+):\S+", r"\1:FOLDER", re.sub(r" --folder \S+", "", command))
 
 
 def _table(columns: list[str], rows: list[list[Any]]) -> str:
@@ -149,4 +302,5 @@ def _small(picture: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    print(f"Wrote {write_results(Path(sys.argv[1]), Path(sys.argv[2]))}")
+    source = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    print(f"Wrote {write_results(source, Path(sys.argv[1]))}")

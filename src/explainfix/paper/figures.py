@@ -34,6 +34,8 @@ LABELS = {
     "ghaar": "GHaar",
     "psine": "Psine",
     "guidedsteer": "GuidedSteer",
+    "covariance": "Covariance",
+    "masterkeys": "Master keys",
 }
 GREEN, RED = "#5aa469", "#d06a6a"  # backgrounds: significantly better, worse
 PAPER = {False: "#ffffff", True: "#181c24"}  # the page's cards, light and dark

@@ -11,9 +11,13 @@ from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run
 from .contrast import pick
 from .figures import COLOURS, GREEN, LABELS, RED, Axes, Figure, new_figure, plot_range, tidy
-from .scores import METHODS, Array, curves
+from .scores import UNSTEERED, Array, curves
 from .setting import Setting
 
+STEERED = ("unchanged", "ghaar", "psine")  # 6 methods of 6 runs: Fig. 8 has no GuidedSteer
+METHODS = ("learned", *UNSTEERED, *STEERED)
+SEEDS = 6  # of the runs at cpu scale, as in the paper
+RECALIBRATE = 25  # batches that BatchNorm's statistics are averaged over before an evaluation
 SIGNIFICANT = 0.001  # the paper's, for the bands behind the curves
 
 
@@ -34,9 +38,11 @@ def options(setting: Setting) -> dict[str, Any]:
         "data_options": setting.data_options("microscopy"),
         "evaluate_on": ("val", *test_splits(setting)),
         "evaluate_every": setting.pick(smoke=1, cpu=3 if real else 1, paper=1),
-        "epochs": setting.pick(smoke=2, cpu=18, paper=300),
+        "epochs": setting.pick(smoke=2, cpu=9, paper=300),
         "batch_size": setting.pick(smoke=4, cpu=10, paper=10),
         "lr": 0.008,
+        "recalibrate": setting.pick(smoke=1, cpu=RECALIBRATE, paper=0),
+        "precision": setting.precision,
     }
 
 
@@ -48,29 +54,23 @@ def test_splits(setting: Setting) -> tuple[str, ...]:
 
 def train_steering(setting: Setting) -> dict[Key, Run]:
     """The runs of `steering`, which others look at too."""
-    return train_methods(setting, range(setting.pick(smoke=2, cpu=3, paper=6)), **options(setting))
+    seeds = range(setting.pick(smoke=2, cpu=SEEDS, paper=6))
+    return train_methods(setting, METHODS, seeds, **options(setting))
 
 
-def train_methods(setting: Setting, seeds: Iterable[int], **shared: Any) -> dict[Key, Run]:
-    """All methods with all seeds; GuidedSteer is guided by the learned run of its seed."""
-    keys = [Key(method, seed) for method in METHODS for seed in seeds]
-    runs = setting.sweep({key: _config(key, shared) for key in keys if key.method != "guidedsteer"})
-    guided = {
-        key: _config(key, shared, runs[Key("learned", key.seed)])
-        for key in keys
-        if key.method == "guidedsteer"
-    }
-    return runs | setting.sweep(guided)
+def train_methods(
+    setting: Setting, methods: Iterable[str], seeds: Iterable[int], **shared: Any
+) -> dict[Key, Run]:
+    """These methods with all seeds."""
+    keys = [Key(method, seed) for method in methods for seed in seeds]
+    return setting.sweep({key: configure(key, **shared) for key in keys})
 
 
-def _config(key: Key, shared: Mapping[str, Any], guide: Run | None = None) -> RunConfig:
-    return RunConfig(
-        seed=key.seed,
-        fix=None if key.method == "learned" else key.method,
-        fix_seed=key.seed,
-        fix_guide=str(guide.folder / "best.safetensors") if guide else None,
-        **shared,
-    )
+def configure(key: Key, **shared: Any) -> RunConfig:
+    """The run of a key."""
+    if key.method == "learned":
+        return RunConfig(seed=key.seed, **shared)
+    return RunConfig(seed=key.seed, fix=key.method, fix_seed=key.seed, **shared)
 
 
 def plot_curves(runs: Mapping[Key, Run], split: str) -> Figure:
@@ -80,7 +80,8 @@ def plot_curves(runs: Mapping[Key, Run], split: str) -> Figure:
     learned = pick(runs, method="learned")
     epochs, base = curves(learned, f"{split} dice")
     reach = max(10 // learned[0].config.evaluate_every, 1)
-    for axes, method in zip(grid.flat, METHODS[1:], strict=True):
+    grid.flat[-1].set_visible(False)
+    for axes, method in zip(grid.flat, METHODS[1:], strict=False):
         _, ours = curves(pick(runs, method=method), f"{split} dice")
         axes.plot(epochs, base.mean(0), color=COLOURS["learned"], linewidth=1.4)
         plot_range(axes, epochs, ours, COLOURS[method], linewidth=1.8)

@@ -13,6 +13,7 @@ from torch import nn
 from ..layers import spatial_layers
 from ..store import read_weights
 from ..zoo import create_model
+from . import rivals
 
 FOLDER = "EXPLAINFIX_SHARED"  # the environment variable: weights/ is in that folder
 TRUNKS = {  # by name: the file, the network, and the part of it that the file has
@@ -38,14 +39,28 @@ def count_parameters(spec: str, *, num_classes: int, in_channels: int) -> tuple[
 
 def find_pretrained(*names: str) -> dict[str, nn.Module]:
     """Those of the networks (all by default) whose files are there, by name, in evaluation mode."""
-    folder = Path(os.environ.get(FOLDER, "../shared")) / "weights"
     found: dict[str, nn.Module] = {}
     for name in names or TRUNKS:
-        file, spec, part = TRUNKS[name]
-        if (folder / file).is_file() and (not spec.startswith("timm:") or find_spec("timm")):
-            trunk = create_model(spec).get_submodule(part)
-            found[name] = load_in_order(trunk, folder / file).eval()
+        _, spec, _ = TRUNKS[name]
+        if weights_file(name).is_file() and (not spec.startswith("timm:") or find_spec("timm")):
+            found[name] = load_trunk(create_model(spec), name).eval()
     return found
+
+
+def weights_file(name: str) -> Path:
+    """Where the ImageNet weights of a network are, if they are there."""
+    return Path(os.environ.get(FOLDER, "../shared")) / "weights" / TRUNKS[name][0]
+
+
+def load_trunk(model: nn.Module, name: str) -> nn.Module:
+    """Give a whole network its ImageNet weights; the part of it that has them."""
+    return load_in_order(model.get_submodule(TRUNKS[name][2]), weights_file(name))
+
+
+def factory(name: str) -> str:
+    """A network of rivals.py as a run names it; below the present folder without those above."""
+    file, here = Path(rivals.__file__), Path.cwd()
+    return f"{file.relative_to(here) if file.is_relative_to(here) else file}:{name}"
 
 
 def load_in_order(model: nn.Module, file: Path) -> nn.Module:

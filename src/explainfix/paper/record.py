@@ -1,4 +1,7 @@
-"""An outcome on disk: outcome.json, figures and one HTML page; each whole, or as it was."""
+"""An outcome on disk: outcome.json, figures and one HTML page; each whole, or as it was.
+
+outcome.json has the scores that the rules judged, so that anybody can apply the rules again.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,21 @@ import datetime
 import json
 import math
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, make_dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from ..lab.run.checkpoint import writing
 from ..lab.sweep.progress import duration
 from ..report.page import fill_template
-from .experiment import Evidence, Experiment, Rows
+from .contrast import Scores, Verdict
+from .experiment import Evidence, Experiment, Rows, judge_claims
 from .figures import draw_picture
 
-FORMAT = 1
+FORMAT = 2
 OUTCOME, PAGE = "outcome.json", "page.html"
+PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "segmentation-models-pytorch")
 
 Record = dict[str, Any]  # what outcome.json holds
 
@@ -27,7 +33,7 @@ def write_outcome(
     folder: Path, experiment: Experiment, evidence: Evidence, about: dict[str, Any]
 ) -> Record:
     """Write figures and outcome.json; `about` is the scale, the command, the seconds."""
-    check_complete(experiment, evidence)
+    verdicts = judge_claims(experiment.claims, evidence.scores, evidence.untested)
     folder.mkdir(parents=True, exist_ok=True)
     figures = []
     for number, (caption, figure) in enumerate(evidence.figures.items(), start=1):
@@ -43,6 +49,7 @@ def write_outcome(
         "title": experiment.title,
         "reference": experiment.reference,
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "packages": {name: found for name in PACKAGES if (found := _installed(name))},
         **about,
         "claims": [
             {
@@ -50,10 +57,13 @@ def write_outcome(
                 "text": claim.text,
                 "paper": claim.paper,
                 "rule": str(claim.rule),
-                **asdict(evidence.verdicts[claim.key]),
+                "kind": claim.kind,
+                **asdict(verdicts[claim.key]),
             }
             for claim in experiment.claims
         ],
+        "untested": evidence.untested,
+        "scores": {name: _listed(scores) for name, scores in evidence.scores.items()},
         "tables": [
             {"caption": caption, **_plain(table)} for caption, table in evidence.tables.items()
         ],
@@ -61,7 +71,7 @@ def write_outcome(
         "notes": evidence.notes,
     }
     with writing(folder / OUTCOME) as temporary:
-        temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        temporary.write_text(as_text(record), encoding="utf-8")
     kept = {name for entry in figures for name in entry.values()}
     for old in folder.glob("figure-*.png"):
         if old.name not in kept:
@@ -111,12 +121,53 @@ def render_page(folder: Path, record: Record) -> str:
     )
 
 
-def check_complete(experiment: Experiment, evidence: Evidence) -> None:
-    """Raise unless every claim has a verdict, and every verdict a claim."""
-    claimed, judged = {claim.key for claim in experiment.claims}, set(evidence.verdicts)
-    if claimed != judged:
-        missing = ", ".join(map(repr, sorted(claimed ^ judged)))
-        raise ValueError(f"experiment {experiment.name!r}: claims and verdicts differ in {missing}")
+def judge_again(experiment: Experiment, record: Record) -> list[str]:
+    """Apply the rules of now to the scores of an outcome; what comes out otherwise, in words."""
+    verdicts = judge_claims(experiment.claims, read_scores(record), record["untested"])
+    stored = {claim["key"]: claim for claim in record["claims"]}
+    found = [
+        f"the claim {key!r} is {'missing' if key in verdicts else 'no longer made'}"
+        for key in sorted(set(verdicts) ^ set(stored))
+    ]
+    for claim in experiment.claims:
+        if claim.key not in stored:
+            continue
+        there, now = stored[claim.key], verdicts[claim.key]
+        if there["rule"] != str(claim.rule):
+            found.append(f"{claim.key!r} was judged by another rule: {there['rule']}")
+        if Verdict(there["word"], there["ours"]) != now:
+            found.append(
+                f"{claim.key!r} was {there['word']} ({there['ours']}), and is {now.word} "
+                f"({now.ours})"
+            )
+    return found
+
+
+def read_scores(record: Record) -> dict[str, Scores]:
+    """The scores of an outcome by their keys."""
+    found: dict[str, Scores] = {}
+    for name, table in record["scores"].items():
+        key = make_dataclass("Key", table["fields"], frozen=True)
+        found[name] = {key(*row): score for *row, score in table["rows"]}
+    return found
+
+
+def as_text(record: Record) -> str:
+    """As outcome.json has it, a row of scores, or of what was trained, on one line."""
+    names = list(record["scores"])
+    marked = record | {"scores": {name: f"@{number}@" for number, name in enumerate(names)}}
+    tables = [record["scores"][name] for name in names]
+    if "trained" in record:
+        marked["trained"] = f"@{len(tables)}@"
+        tables.append(record["trained"])
+    text = json.dumps(marked, indent=1, allow_nan=False, ensure_ascii=False)
+    for number, table in enumerate(tables):
+        rows = ",\n   ".join(json.dumps(row, allow_nan=False) for row in table["rows"])
+        fields = json.dumps(table["fields"])
+        text = text.replace(
+            f'"@{number}@"', f'{{\n   "fields": {fields},\n   "rows": [\n   {rows}]}}'
+        )
+    return text + "\n"
 
 
 def show(cell: Any) -> str:
@@ -139,6 +190,13 @@ def show(cell: Any) -> str:
     return str(cell)
 
 
+def _listed(scores: Scores) -> dict[str, Any]:
+    """Scores as the fields of their keys, and rows of those with the score last."""
+    fields = list(vars(next(iter(scores)))) if scores else []
+    rows = [[*map(_cell, vars(key).values()), float(score)] for key, score in scores.items()]
+    return {"fields": fields, "rows": rows}
+
+
 def _plain(table: Rows) -> dict[str, Any]:
     """A table as columns and rows of what JSON can hold."""
     columns = list(dict.fromkeys(column for row in table for column in row))
@@ -153,6 +211,13 @@ def _cell(value: Any) -> Any:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
     return value if isinstance(value, bool | int | float) else str(value)
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _version() -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import statistics
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..extras import require
 from ..lab.run.folder import Run, is_finished
 from .experiment import Experiment
 from .experiment import find_experiment as find_experiment
-from .record import Record, read_outcome, write_outcome, write_page
+from .record import FORMAT, OUTCOME, Record, judge_again, read_outcome, write_outcome, write_page
 from .setting import Scale, Setting
 
 
@@ -33,11 +36,45 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
         "command": command_of(experiment, setting),
         "seconds": round(time.monotonic() - began, 1),
         "runs": sorted(path.name for path in trained),
+        "seeds": sorted({run.config.seed for run in runs.values()}),
         "training_seconds": round(sum(trained.values()), 1),  # of all runs, whenever they were done
+        "trained": describe_runs(runs),
     }
     record = write_outcome(folder, experiment, evidence, about)
     write_page(folder, record)
     return record
+
+
+def describe_runs(runs: Mapping[Any, Run]) -> dict[str, Any]:
+    """What was trained: by key, the parameters, those that learn, and the seconds of an epoch."""
+    fields = list(vars(next(iter(runs)))) if runs else []
+    rows = [
+        [
+            *vars(key).values(),
+            run.result["parameters"],
+            run.result["learned_parameters"],
+            round(statistics.median(row["seconds"] for row in run.history), 2),
+        ]
+        for key, run in runs.items()
+    ]
+    return {"fields": [*fields, "parameters", "learned", "seconds"], "rows": rows}
+
+
+def check_outcomes(folder: Path) -> dict[str, list[str]]:
+    """Judge again what docs/results, or a folder of `reproduce`, holds; what differs, by file."""
+    files = sorted([*folder.glob("*.json"), *folder.glob(f"*/{OUTCOME}")])
+    if not files:
+        raise ValueError(f"{str(folder)!r} holds no outcome: neither NAME.json nor */{OUTCOME}")
+    found = {}
+    for file in files:
+        try:
+            record = json.loads(file.read_text(encoding="utf-8"))
+            if record["format"] != FORMAT:
+                raise ValueError(f"it has format {record['format']}, not {FORMAT}")
+            found[str(file)] = judge_again(find_experiment(record["name"]), record)
+        except (ValueError, KeyError, TypeError) as error:
+            found[str(file)] = [f"cannot be read: {error}"]
+    return found
 
 
 def training_seconds(run: Run) -> float:

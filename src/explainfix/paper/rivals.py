@@ -1,6 +1,7 @@
 """The networks that `landscape` compares ours with: scattering, Gabor filters, magnitude pruning.
 
-A run names one as FILE.py:FACTORY, so that any process can build it; the last lines are the names.
+Beside them EfficientNet as the authors trained it. A run names one as FILE.py:FACTORY, so that any
+process can build it; the last lines are the names.
 """
 
 import math
@@ -203,11 +204,37 @@ def settle_(model: nn.Module) -> nn.Module:
     return model
 
 
+def efficientnet(
+    name: str, pretrained: bool = False, num_classes: int = 5, in_channels: int = 1
+) -> nn.Module:
+    """timm's network with the dropout, drop-connect and BatchNorm of the authors' code."""
+    import timm
+
+    model: nn.Module = timm.create_model(
+        name,
+        pretrained=pretrained,
+        num_classes=num_classes,
+        in_chans=in_channels,
+        drop_rate=0.2,
+        drop_path_rate=0.2,
+        bn_momentum=0.01,
+        bn_eps=1e-3,
+    )
+    return model
+
+
 gabor_smoke = partial(gabor, "timm:test_resnet")
-gabor_cpu = partial(gabor, "torchvision:resnet18")
+gabor_cpu = partial(gabor, "timm:resnet26")
 gabor_paper = partial(gabor, "torchvision:resnet50")
 scattering_smoke = scattering_cpu = partial(scattering, 2)
 scattering_paper = partial(scattering, 3)
 magnitude_smoke = partial(magnitude, "timm:test_resnet", 4)
-magnitude_cpu = partial(magnitude, "torchvision:resnet18", 222)
+magnitude_cpu = partial(magnitude, "timm:resnet26", 222)
 magnitude_paper = partial(magnitude, "torchvision:resnet50", 75_000)
+efficientnet_b0 = partial(efficientnet, "tf_efficientnet_b0")
+efficientnet_b1 = partial(efficientnet, "tf_efficientnet_b1")
+efficientnet_b2 = partial(efficientnet, "tf_efficientnet_b2")
+efficientnet_b3 = partial(efficientnet, "tf_efficientnet_b3")
+efficientnet_b4 = partial(efficientnet, "tf_efficientnet_b4")
+efficientnet_b5 = partial(efficientnet, "tf_efficientnet_b5")
+efficientnet_b0_imagenet = partial(efficientnet, "tf_efficientnet_b0.ap_in1k", True)

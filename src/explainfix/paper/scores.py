@@ -54,3 +54,39 @@ def late_mean(run: Run, column: str) -> float:
 def late_means(runs: Mapping[K, Run], column: str) -> dict[K, float]:
     """The same of all runs."""
     return {key: late_mean(run, column) for key, run in runs.items()}
+
+
+def say_reach(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
+    """How far the intervals of paired differences reach: what these runs can tell.
+
+    >>> say_reach({"GHaar": ([0.8, 0.82, 0.84], [0.8, 0.81, 0.82])}).partition(", which")[0]
+    'The deviation s of paired differences is 0.010 (GHaar): with 3 pairs an interval'
+    """
+    found = {
+        name: float(np.std(np.subtract(*pair), ddof=1)) if len(pair[0]) > 1 else np.nan
+        for name, pair in pairs.items()
+    }
+    known = {name: s for name, s in found.items() if np.isfinite(s)}
+    if not known:
+        return "One pair of runs has no deviation: no interval can be made of it."
+    low, high = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
+    count = len(pairs[high][0])
+    at_least = "" if low == high else f"{known[low]:.3f} ({low}) to "
+    return (
+        f"The deviation s of paired differences is {at_least}{known[high]:.3f} ({high}): with "
+        f"{count} pairs an interval, which reaches t·s/√n to each side, reaches "
+        f"{'' if low == high else f'{reach(known[low], count):.3f} to '}"
+        f"{reach(known[high], count):.3f}."
+    )
+
+
+def reach(deviation: float, count: int) -> float:
+    """Half the width of the 95% t interval of `count` paired differences: t(n-1)·s/√n.
+
+    >>> [round(reach(0.013, n), 3) for n in (3, 5, 6)]
+    [0.032, 0.016, 0.014]
+    """
+    from scipy import stats
+
+    half: float = float(stats.t.ppf(0.975, count - 1)) * deviation / count**0.5
+    return half

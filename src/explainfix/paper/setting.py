@@ -59,10 +59,11 @@ OPTIONS: dict[Scale, dict[str, dict[str, Any]]] = {
     "smoke": {"nuclei": {"count": 16, "size": 32}, "xray-like": {"count": 32, "size": 32}},
     "cpu": {"bbbc038v1": {"crop": 128}, "chexpert": {"crop": 128, "samples_per_epoch": 2000}},
     "paper": {
-        "bbbc038v1": {"crop": 256},
+        "bbbc038v1": {"crop": 256, "soft_labels": True},  # both are the authors' code's
         "chexpert": {"crop": 320, "val_share": 0.3, "seed": 138, "samples_per_epoch": 15_000},
     },
 }
+PRECISION: dict[Scale, str] = {"smoke": "32-true", "cpu": "32-true", "paper": "32-true"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,11 @@ class Setting:
     def runs(self) -> Path:
         """Where the runs of all experiments are: two that need the same run share it."""
         return self.folder / "runs"
+
+    @property
+    def precision(self) -> str:
+        """Of the arithmetic of all runs; bf16-mixed is faster where the processor has it."""
+        return PRECISION[self.scale]
 
     def pick(self, *, smoke: T, cpu: T, paper: T) -> T:
         """The value for this scale."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch import nn
 
 from ..explanation import Explanation, explain, saliency
+from ..explanation.compare import spectral_distance
 from ..filters.dct2 import frequency_order
+from ..fix import fix_
 from ..lab.data.dataset import Dataset
 from ..lab.run.folder import Run, open_data
+from ..layers import spatial_layers
 from ..recipe import changed_layers
 from ..report.heatmap import energy_blocks, main_shapes
-from .contrast import Verdict, decide
+from .contrast import InWords, Measure, Scores, Verdict, pick, samples
 from .figures import LABELS, Figure, bare, new_figure
 from .networks import find_pretrained
 from .scores import Array
@@ -22,15 +29,30 @@ from .setting import Batches, Setting, first_batches
 
 ENOUGH = 64  # a layer with fewer kernels than this says little about its distribution
 MOVED = 0.05  # the share of a layer's energy that may lie elsewhere
-GUIDED = (
-    f"Over the layers with at least {ENOUGH} kernels: the share of e(2) that lies elsewhere than "
-    f"the guide's. Agrees if the largest is below {MOVED:.0%}, disagrees if the median is above, "
-    "else undecided."
+_MOVED = Measure(
+    f"the share of e(2) that GuidedSteer has elsewhere than its guide, the median over the layers "
+    f"with at least {ENOUGH} kernels",
+    words={"number": "seed"},
 )
+_GUIDED = _MOVED.mean("GuidedSteer", name="GuidedSteer") < MOVED
+RESAMPLED = "its guide, resampled"
+
+
+def _judge_guided(scores: Scores) -> Verdict:
+    means = {
+        name: f"{np.mean(pick(scores, name=name)):.1%}"
+        for name in dict.fromkeys(key.name for key in scores)
+    }
+    said = ", ".join(f"{name} {mean}" for name, mean in means.items())
+    return Verdict(_GUIDED.judge(scores).word, said)
+
+
+GUIDED = InWords(str(_GUIDED), _judge_guided)
 JOINT = (
     "GuidedSteer samples whole kernels of its guide's layer. The paper's algorithm has one basis "
     "for all layers of a kernel shape and draws coefficients independently: where a layer's "
-    "coefficients depend on each other, its spectrum moves."
+    "coefficients depend on each other, its spectrum moves. The guide's own kernels, drawn again "
+    "with replacement, tell how far chance alone moves it."
 )
 
 
@@ -39,11 +61,33 @@ def large_layers(why: Explanation) -> list[str]:
     return [p for p, layer in why.layers.items() if layer.kernels >= ENOUGH] or list(why)
 
 
-def judge_guided(moved: Sequence[float]) -> Verdict:
-    """Distances between the spectra of GuidedSteer and of its guide, by the rule `GUIDED`."""
-    largest, median = max(moved), float(np.median(moved))
-    said = f"{median:.1%} elsewhere, at most {largest:.1%}"
-    return decide(said, agrees=largest < MOVED, disagrees=median >= MOVED)
+def guided_scores(guide: nn.Module, seeds: Iterable[int]) -> Scores:
+    """By seed: how far GuidedSteer's spectra are from its guide's, and a resampled guide's."""
+    before = explain(guide)
+    paths = large_layers(before)
+    found: dict[str, list[float]] = {"GuidedSteer": [], RESAMPLED: []}
+    for seed in seeds:
+        steered, resampled = copy.deepcopy(guide), copy.deepcopy(guide)
+        fix_(steered, "guidedsteer", seed=seed, guide=guide)
+        generator = torch.Generator().manual_seed(seed)
+        for layer in spatial_layers(resampled).values():
+            kernels = layer.weight.data.flatten(0, 1)
+            drawn = torch.randint(len(kernels), (len(kernels),), generator=generator)
+            layer.weight.data = kernels[drawn].reshape(layer.weight.shape)
+        for name, model in (("GuidedSteer", steered), (RESAMPLED, resampled)):
+            after = explain(model)
+            moved = [spectral_distance(before[path].ed, after[path].ed) for path in paths]
+            found[name].append(float(np.median(moved)))
+    return samples(found)
+
+
+def above_even(spectra: Array, size: int) -> Array:
+    """The mean total frequency less that of an even spread, the constant filter left out."""
+    varying = spectra[..., 1:] / spectra[..., 1:].sum(-1, keepdims=True)
+    even = np.full(size**2 - 1, 1 / (size**2 - 1))
+    zero = np.zeros((*spectra.shape[:-1], 1))
+    mine = mean_frequency(np.concatenate([zero, varying], -1), size)
+    return np.asarray(mine - mean_frequency(np.append(0.0, even), size))
 
 
 def mean_frequency(shares: Array, size: int) -> Array:
@@ -88,29 +132,45 @@ class Case:
     seed: int
     plain: Explanation
     weighted: Explanation | None
+    by_gradient: Explanation | None  # weighted by the absolute gradient alone
     changed: int | None  # fixed layers that training changed; `None` if it was not trained
 
 
-def trained_cases(setting: Setting, runs: Mapping[Key, Run]) -> Iterator[Case]:
-    """The runs; saliency only for what is learned or drawn."""
+def trained_cases(
+    setting: Setting, runs: Mapping[Key, Run], weighed: Callable[[Key], bool]
+) -> Iterator[Case]:
+    """The runs, those that are `weighed` with saliency; what is learned by the gradient too."""
     batches: dict[str, Batches] = {}
     for key, run in setting.tracked(list(runs.items()), "Explaining"):
-        model = run.model("best")
-        weighted = None
-        if key.method == "learned" or key.seed == 0:
-            data = run.config.data
+        model, data = run.model("best"), run.config.data
+        learned = key.method == "learned"
+        weighted = by_gradient = None
+        if learned or weighed(key):
             if data not in batches:
                 batches[data] = some_batches(setting, open_data(run.config))
             wrapped = key.network.replace(", ", "\n")  # below its bars
-            weighted = explain(model, saliency=saliency(model, batches[data]), title=wrapped)
+            weighted = weigh(model, batches[data], wrapped)
+        if learned:
+            by_gradient = weigh(model, batches[data], key.network, kind="gradient")
         yield Case(
             key.network,
             key.method,
             key.seed,
             explain(model, title=key.network),
             weighted,
-            None if key.method == "learned" else len(changed_layers(model)),
+            by_gradient,
+            None if learned else len(changed_layers(model)),
         )
+
+
+def weigh(
+    model: nn.Module,
+    batches: Sequence[Any],
+    title: str,
+    kind: Literal["weight_gradient", "gradient"] = "weight_gradient",
+) -> Explanation:
+    """The spectra of a network, its kernels weighted by their saliency."""
+    return explain(model, saliency=saliency(model, batches, kind=kind), title=title)
 
 
 def some_batches(setting: Setting, data: Dataset) -> Batches:
@@ -129,9 +189,10 @@ def untrained_cases(setting: Setting) -> Iterator[Case]:
     images = [(x.expand(-1, 3, -1, -1) - 0.45) / 0.225 for x, _ in grey]
     for name, network in setting.tracked(list(networks.items()), "Explaining what is pretrained"):
         title = f"{name} on ImageNet"
-        scores = saliency(network, images)
-        weighted = explain(network, saliency=scores, title=f"{name}\non ImageNet")
-        yield Case(title, "learned", 0, explain(network, title=title), weighted, None)
+        weighted = weigh(network, images, f"{name}\non ImageNet")
+        by_gradient = weigh(network, images, title, kind="gradient")
+        plain = explain(network, title=title)
+        yield Case(title, "learned", 0, plain, weighted, by_gradient, None)
 
 
 def plot_heatmap(why: Explanation) -> Figure:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from safetensors.torch import save_file
@@ -15,7 +13,7 @@ from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run
 from ..zoo.opening import split_weights
 from .contrast import Measure
-from .networks import FOLDER, TRUNKS, create_seeded, load_in_order
+from .networks import FOLDER, create_seeded, factory, load_trunk, weights_file
 from .scores import METHODS, part
 from .setting import Scale, Setting
 
@@ -38,34 +36,49 @@ AUC = Measure("test AUC", Key)
 
 @dataclass(frozen=True)
 class Network:
-    """A network of a family at a scale; `trained` is its name with weights, if it differs."""
+    """A network of a family at a scale.
+
+    `trained` is its name with ImageNet weights where that is another, or the name of the file that
+    has them; `begins` how it is trained, `epochs` for how long from scratch and `seeds` how often
+    at cpu scale (docs/reproduce.md says why).
+    """
 
     title: str
     model: str
     trained: str | None = None
+    begins: tuple[Begin, ...] = ("scratch", "pretrained")
+    epochs: int = 4
+    seeds: int = 5
 
 
-# The paper's EfficientNet starts from AdvProp weights, which timm has as "ap". In the few steps of
-# cpu scale EfficientNets hardly learn, as their new heads begin with large weights: MobileNetV2,
-# which they are made of, does.
+# The paper's EfficientNet starts from AdvProp weights, which timm has as "ap"; its dropout and
+# BatchNorm are the authors' (rivals.py). What stands in at cpu scale has, like the paper's, learned
+# 1x1 convolutions between its spatial ones: a ResNet18, which has none, is in `forms`. From scratch
+# an EfficientNet hardly learns in so few steps: MobileNetV2, which it is made of, does.
 NETWORKS: dict[Scale, dict[str, Network]] = {
     "smoke": {
-        "resnet": Network("tiny ResNet", "timm:test_resnet"),
+        "resnet": Network("tiny ResNet", "timm:test_resnet", begins=("scratch",)),
         "efficientnet": Network("tiny EfficientNet", "timm:test_efficientnet"),
     },
     "cpu": {
-        "resnet": Network("ResNet18", "torchvision:resnet18"),
-        "densenet": Network("DenseNet121", "torchvision:densenet121"),
-        "efficientnet": Network("MobileNetV2", "torchvision:mobilenet_v2"),
+        "resnet": Network("ResNet26", "timm:resnet26", begins=("scratch",), seeds=4),
+        "densenet": Network("DenseNet121", "torchvision:densenet121", begins=("scratch",)),
+        "mobilenet": Network("MobileNetV2", "torchvision:mobilenet_v2", "MobileNetV2", epochs=6),
+        "efficientnet": Network(
+            "EfficientNet-lite0", "timm:efficientnet_lite0", "EfficientNet-lite0", ("pretrained",)
+        ),
     },
     "paper": {
         "resnet": Network("ResNet50", "torchvision:resnet50"),
         "densenet": Network("DenseNet121", "torchvision:densenet121"),
         "efficientnet": Network(
-            "EfficientNet-b0", "timm:tf_efficientnet_b0", "timm:tf_efficientnet_b0.ap_in1k"
+            "EfficientNet-b0", "efficientnet_b0", "timm:tf_efficientnet_b0.ap_in1k"
         ),
     },
 }
+FAMILIES = ("resnet", "densenet", "efficientnet")  # of the paper
+TUNING = 4  # epochs from ImageNet weights at cpu scale
+GUIDE = "imagenet"  # the guide that ships, of networks without ImageNet weights of their own
 
 
 @dataclass(frozen=True)
@@ -75,8 +88,9 @@ class Start:
     family: str
     begin: Begin
     title: str
-    options: Mapping[str, Any]  # of a RunConfig: model and weights
-    guide: str | None  # of GuidedSteer; without one, the learned run of the same seed
+    options: Mapping[str, Any]  # of a RunConfig: model, weights, epochs
+    guide: str = GUIDE  # of GuidedSteer
+    seeds: int = 5  # at cpu scale
 
     @property
     def fields(self) -> dict[str, str]:
@@ -85,24 +99,48 @@ class Start:
 
 
 def starts(setting: Setting, begin: Begin) -> list[Start]:
-    """All networks from random weights, or those whose ImageNet weights can be had."""
+    """The networks from random weights, or those whose ImageNet weights can be had."""
     found = []
     for family, network in NETWORKS[setting.scale].items():
+        if begin not in network.begins:
+            continue
         title = f"{network.title}, {'pretrained' if begin == 'pretrained' else 'from scratch'}"
-        options: dict[str, Any] = {"model": network.model}
+        options: dict[str, Any] = {"model": model_name(setting, network)}
+        if setting.scale == "cpu":
+            options["epochs"] = network.epochs if begin == "scratch" else TUNING
         guide = trained_name(setting, family)
         if begin == "pretrained":
             if guide is None:
                 continue
-            name, file = split_weights(guide)
-            options = {"model": name, "weights": file or "pretrained"}
-        found.append(Start(family, begin, title, options, guide))
+            options |= own_weights(setting, network, guide)
+        found.append(Start(family, begin, title, options, guide or GUIDE, network.seeds))
     return found
+
+
+def model_name(setting: Setting, network: Network) -> str:
+    """As a run has it."""
+    return network.model if ":" in network.model else factory(network.model)
+
+
+def own_weights(setting: Setting, network: Network, trained: str) -> dict[str, str]:
+    """The options of a run that begins with a network's ImageNet weights."""
+    if ":" not in network.model:
+        return {"model": factory(f"{network.model}_imagenet")}
+    name, file = split_weights(trained)
+    return {"model": name, "weights": file or "pretrained"}
 
 
 def all_starts(setting: Setting) -> list[Start]:
     """From scratch, then pretrained."""
     return [*starts(setting, "scratch"), *starts(setting, "pretrained")]
+
+
+def stand_ins(setting: Setting, begin: Begin) -> dict[str, Start]:
+    """What stands for each of the paper's networks, if anything does."""
+    found = {start.family: start for start in starts(setting, begin)}
+    if begin == "scratch" and "mobilenet" in found:
+        found["efficientnet"] = found["mobilenet"]
+    return {family: found[family] for family in FAMILIES if family in found}
 
 
 def titles(setting: Setting) -> dict[tuple[str, str], str]:
@@ -111,30 +149,29 @@ def titles(setting: Setting) -> dict[tuple[str, str], str]:
 
 
 def best_starts(setting: Setting) -> list[Start]:
-    """Each network from ImageNet weights if they can be had, else from scratch."""
-    trained = {start.family: start for start in starts(setting, "pretrained")}
-    return [trained.get(start.family, start) for start in starts(setting, "scratch")]
+    """Each of the paper's networks from ImageNet weights if they can be had, else from scratch."""
+    found = stand_ins(setting, "scratch") | stand_ins(setting, "pretrained")
+    return list(found.values())
 
 
 def trained_name(setting: Setting, family: str) -> str | None:
     """The trained network of a family, as NAME or NAME@FILE; `None` where there are no weights.
 
-    Nothing is downloaded except at paper scale. At cpu scale the weights of MobileNetV2 are used if
-    they are at hand; at smoke scale those of a network that nobody trained.
+    Nothing is downloaded except at paper scale. At cpu scale weights are used if they are at hand;
+    at smoke scale those of a network that nobody trained.
     """
     network = NETWORKS[setting.scale][family]
     if setting.scale == "paper":
         return network.trained or network.model
-    if family != "efficientnet":
+    if "pretrained" not in network.begins:
         return None
-    weights = Path(os.environ.get(FOLDER, "../shared")) / "weights" / TRUNKS["MobileNetV2"][0]
-    if setting.scale == "cpu" and not weights.is_file():
+    if setting.scale == "cpu" and not weights_file(network.trained or "").is_file():
         return None
     file = setting.folder / "weights" / f"{network.model.partition(':')[2]}.safetensors"
     if not setting.dry and not file.is_file():
         model = create_seeded(network.model)
         if setting.scale == "cpu":
-            load_in_order(model.get_submodule("features"), weights)
+            load_trunk(model, network.trained or "")
         file.parent.mkdir(parents=True, exist_ok=True)
         with writing(file) as temporary:
             save_file({k: v.contiguous() for k, v in model.state_dict().items()}, temporary)
@@ -142,17 +179,19 @@ def trained_name(setting: Setting, family: str) -> str | None:
 
 
 def options(setting: Setting) -> dict[str, Any]:
-    """What all runs on x-rays share."""
+    """What all runs on x-rays share; at cpu scale each network has its number of epochs."""
     size = {"size": 48} if setting.scale == "cpu" and not on_chexpert(setting) else {}
     return {
         "data": setting.data("xrays"),
         "data_options": setting.data_options("xrays") | size,
         "evaluate_on": ("val", "test"),
+        "evaluate_every": setting.pick(smoke=1, cpu=2, paper=1),
         "epochs": setting.pick(smoke=2, cpu=4, paper=40),
         "batch_size": setting.pick(smoke=8, cpu=32, paper=4),
         "lr": rate(setting),
         "schedule": setting.pick(smoke="onecycle", cpu="onecycle", paper="constant"),
         "channels_last": setting.scale == "cpu",
+        "precision": setting.precision,
     }
 
 
@@ -174,44 +213,36 @@ def train_methods(
     setting: Setting,
     begins: Iterable[Start],
     methods: Sequence[str],
-    seeds: Iterable[int],
+    *,
+    paper: int,
     **changes: Any,
 ) -> dict[Key, Run]:
-    """All methods from all starts with all seeds; a guide that must be learned first is."""
-    shared = options(setting) | changes
-    chosen = {
-        Key(start.family, start.begin, method, seed): start
-        for start in begins
-        for method in methods
-        for seed in seeds
-    }
-    first, later = {}, {}
-    for key, start in chosen.items():
-        if key.method != "guidedsteer" or start.guide is not None:
-            first[key] = _config(start, key, shared, start.guide)
-        else:
-            later[key] = replace(key, method="learned")
-    first |= {
-        teacher: _config(chosen[key], teacher, shared, None)
-        for key, teacher in later.items()
-        if teacher not in first
-    }
-    runs = setting.sweep(first)
-    guided = {
-        key: _config(chosen[key], key, shared, str(runs[teacher].folder / "best.safetensors"))
-        for key, teacher in later.items()
-    }
-    found = runs | setting.sweep(guided)
-    return {key: found[key] for key in (*chosen, *(k for k in runs if k not in chosen))}
+    """All methods from all starts with all seeds, of which there are so many at paper scale."""
+    return setting.sweep(
+        {
+            Key(start.family, start.begin, method, seed): configure(
+                setting, start, method, seed, **changes
+            )
+            for start in begins
+            for method in methods
+            for seed in seeds(setting, start, paper=paper)
+        }
+    )
 
 
-def _config(start: Start, key: Key, shared: Mapping[str, Any], guide: str | None) -> RunConfig:
+def seeds(setting: Setting, start: Start, *, paper: int) -> range:
+    """Those that a network is trained with."""
+    return range(setting.pick(smoke=2, cpu=start.seeds, paper=paper))
+
+
+def configure(setting: Setting, start: Start, method: str, seed: int, **changes: Any) -> RunConfig:
+    """The run of a method from a start; `changes` come last."""
     fixed: dict[str, Any] = {}
-    if key.method != "learned":
-        fixed = {"fix": key.method, "fix_seed": key.seed}
-    if key.method == "guidedsteer":
-        fixed["fix_guide"] = guide
-    return RunConfig(**{**start.options, **shared, **fixed, "seed": key.seed})
+    if method != "learned":
+        fixed = {"fix": method, "fix_seed": seed}
+    if method == "guidedsteer":
+        fixed["fix_guide"] = start.guide
+    return RunConfig(**{**options(setting), **start.options, **fixed, "seed": seed, **changes})
 
 
 def final(run: Run, column: str = "test auc") -> float:
@@ -230,42 +261,35 @@ def finding_scores(run: Run) -> list[float]:
     return [final(run, column) for column in columns or ["test auc"]]
 
 
-def notes(
-    setting: Setting, runs: Mapping[Any, Run], *, usual: bool = True, weights: bool = True
-) -> list[str]:
-    """What differs from the paper in experiments on x-rays.
-
-    `usual` says that the networks are those of `networks`, `weights` that some are pretrained.
-    """
-    config = next(iter(runs.values())).config
+def notes(setting: Setting, runs: Mapping[Any, Run], *, usual: bool = True) -> list[str]:
+    """What differs from the paper in experiments on x-rays; `usual` networks are `NETWORKS`."""
+    configs = [run.config for run in runs.values()]
     said = []
     if setting.scale == "smoke":
         said.append(
-            "Drawn images, tiny networks and a training of seconds: the numbers mean nothing."
+            "Drawn images, tiny networks and a training of seconds: the numbers mean nothing. What "
+            'is "pretrained" is a network with random weights that all seeds share.'
         )
-        if weights:
-            said.append('"Pretrained" is a network with random weights that all seeds share.')
     elif not on_chexpert(setting):
         said.append(
             f"{setting.data('xrays').partition(':')[0]} stands in for CheXpert: fewer images, "
             "other labels, other patients. The findings are CheXpert's five, "
-            f"the images {config.data_options.get('size', 'up to 320')} pixels square."
+            f"the images {configs[0].data_options.get('size', 'up to 320')} pixels square."
         )
     if setting.scale == "cpu":
+        epochs = sorted({config.epochs for config in configs})
         said.append(
-            f"{config.epochs} epochs over all images with batches of {config.batch_size} and one "
-            f"cycle of the rate up to {rate(setting):g}; the paper's epochs have 15,000 images in "
-            "batches of 4 and a constant rate of 0.0001. Size, rate and networks were chosen in a "
-            "few trials with another seed, whose test scores were seen too."
+            f"{' or '.join(map(str, epochs))} epochs over all images with batches of "
+            f"{configs[0].batch_size} and one cycle of the rate up to {rate(setting):g}; the "
+            "paper's epochs have 15,000 images in batches of 4 and a constant rate of 0.0001. "
+            "Size, rate and networks were chosen in a few trials, whose test scores were seen too."
         )
         if usual:
-            titles = ", ".join(network.title for network in NETWORKS[setting.scale].values())
             said.append(
-                f"{titles} instead of the paper's ResNet50, DenseNet121 and EfficientNet-b0, which "
-                "take too long or hardly learn in so few steps."
+                "ResNet26, of bottlenecks, stands in for ResNet50; MobileNetV2 for EfficientNet-b0 "
+                "from scratch, which hardly learns in so few steps, and EfficientNet-lite0 for "
+                f"the pretrained one. {_about_weights(setting)}"
             )
-        if weights:
-            said.append(_about_weights(setting))
     said.append(
         "A run's score is the mean over the last quarter of its epochs; the paper does not say "
         "which epoch it shows."
@@ -274,12 +298,13 @@ def notes(
 
 
 def _about_weights(setting: Setting) -> str:
-    if starts(setting, "pretrained"):
+    found = [start.title.partition(",")[0] for start in starts(setting, "pretrained")]
+    if found:
         return (
-            "ImageNet weights are at hand for MobileNetV2 only: other networks are trained "
-            "from scratch, and their GuidedSteer is guided by the learned run of the same seed."
+            f"ImageNet weights are at hand for {' and '.join(found)} only: the others begin with "
+            "random ones, and their GuidedSteer is guided by what ships of ImageNet's filters."
         )
     return (
         f"No ImageNet weights are at hand (set {FOLDER} to the folder that has weights/): all "
-        "networks are trained from scratch."
+        "networks begin with random ones."
     )

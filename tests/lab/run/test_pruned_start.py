@@ -135,3 +135,58 @@ def test_only_fixed_layers_are_zeroed(config):
     part = replace(config, fix_layers=("3",))
     found = zeroed_kernels(build_model(part, open_data(part)))
     assert (int(found["0"].sum()), int(found["3"].sum())) == (0, int(0.6 * 36))
+
+
+def test_the_saliency_of_another_network_decides(config, tmp_path):
+    """A trained one, say: its kernels that matter least are zero in a fresh network."""
+    trained = train(replace(config, zero=None, epochs=1, seed=7, fix_seed=7), runs=tmp_path / "a")
+    data = open_data(config)
+    own, theirs = (
+        zeroed_kernels(build_model(replace(config, zero_from=source), data))
+        for source in (None, str(trained.folder))
+    )
+    assert any(not own[path].equal(theirs[path]) for path in own)
+    # zeroed by that network's own scores on the same batches
+    known = [batch for [batch] in training_steps(data, "train", Share(4), seed=0, epoch=0)]
+    scores = xf.saliency(trained.model("best").double(), [(x.double(), y) for x, y in known])
+    order = torch.cat([scores[path].flatten() for path in theirs]).argsort()
+    found = torch.cat([part.flatten() for part in theirs.values()])
+    assert set(found.nonzero().flatten().tolist()) == set(order[:32].tolist())
+    fresh = build_model(replace(config, zero=None), data)
+    kept = {path: ~zero for path, zero in theirs.items()}
+    model = build_model(replace(config, zero_from=str(trained.folder)), data)
+    for path, layer in xf.spatial_layers(model).items():
+        whole = xf.spatial_layers(fresh)[path].weight
+        assert layer.weight[kept[path]].equal(whole[kept[path]])
+
+
+def test_by_gradient_and_over_fewer_batches(config):
+    data = open_data(config)
+    plain = build_model(replace(config, zero=None), data)
+    first, *_ = training_steps(data, "train", Share(4), seed=0, epoch=0)
+    [(x, y)] = first
+    scores = xf.saliency(plain.double(), [(x.double(), y)], kind="gradient")
+    order = torch.cat([part.flatten() for part in scores.values()]).argsort()
+    model = build_model(replace(config, zero_by="gradient", zero_batches=1), data)
+    found = torch.cat([part.flatten() for part in zeroed_kernels(model).values()])
+    assert set(found.nonzero().flatten().tolist()) == set(order[:32].tolist())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"zero": None, "zero_from": "x"}, "zero_from needs zero"),
+        ({"train_share": 0.0}, "train_share must be above 0"),
+        ({"train_share": 1.5}, "at most 1"),
+        ({"zero_batches": 0}, "zero_batches must be at least 1"),
+    ],
+)
+def test_mistakes(config, changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(config, **changes)
+
+
+def test_a_network_without_those_layers_cannot_decide(config, tmp_path):
+    other = train(RunConfig(data_options={"count": 12, "size": 32}, epochs=1), runs=tmp_path / "b")
+    with pytest.raises(ValueError, match="has no spatial layer '0'"):
+        build_model(replace(config, zero_from=str(other.folder)), open_data(config))

@@ -5,6 +5,8 @@ import pytest
 import torch
 from torch import nn
 
+from explainfix.paper.contrast import samples
+from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import activations
 
 
@@ -62,10 +64,13 @@ def test_a_network_of_edge_filters_is_one_and_comes_back_without_hooks():
 
 def test_verdicts():
     def words(*found):
-        return {key: verdict.word for key, verdict in activations.verdicts(*found).items()}
+        names = ("wavelets", "networks", "alike")
+        scores = {name: samples(values) for name, values in zip(names, found, strict=True)}
+        return {key: v.word for key, v in judge_claims(activations.CLAIMS, scores).items()}
 
-    haar, edges = np.array([0.6, 0.5, 0.55]), {"a": np.array([0.2, 0.22, 0.21])}
+    haar, edges = {activations.HAAR: [0.6, 0.5, 0.55]}, {"a": np.array([0.2, 0.22, 0.21])}
     found = words(haar, edges, {"a": -edges["a"]})
     assert found == {"wavelets": "agrees", "networks": "agrees", "alike": "disagrees"}
     found = words(haar, edges | {"b": np.array([0.5, -0.4, 0.1])}, edges)
     assert found["networks"] == "undecided"
+    assert words(haar, {"a": [0.05, 0.051, 0.052]}, edges)["networks"] == "disagrees"  # weak

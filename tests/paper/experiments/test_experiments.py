@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from explainfix.paper import experiments, list_experiments
+from explainfix.paper.record import judge_again
 from explainfix.paper.reproduce import find_experiment, reproduce
 from explainfix.paper.setting import Setting
 
@@ -22,8 +23,10 @@ def test_smoke(name, smoke_folder):
     record = reproduce(name, Setting("smoke", folder=smoke_folder))
     folder = smoke_folder / f"{name}-smoke"
     assert json.loads((folder / "outcome.json").read_text()) == record
-    assert {claim["word"] for claim in record["claims"]} <= {"agrees", "disagrees", "undecided"}
+    words = {"agrees", "disagrees", "undecided", "not tested"}
+    assert {claim["word"] for claim in record["claims"]} <= words
     assert record["claims"]
+    assert judge_again(find_experiment(name), record) == []
     assert record["notes"], "what differs from the paper is said"
     assert record["tables"] or record["figures"]
     page = (folder / "page.html").read_text()
@@ -40,7 +43,9 @@ def test_plan(name, scale, tmp_path):
     runs = experiment.train(Setting(scale, folder=tmp_path, dry=True))
     assert all(run.folder.parent == tmp_path / "runs" for run in runs.values())
     assert list(tmp_path.iterdir()) == []
-    assert all(claim.rule and claim.text.endswith(".") for claim in experiment.claims)
+    assert all(str(claim.rule) and claim.text.endswith(".") for claim in experiment.claims)
+    beyond = experiment.reference == "Beyond the paper"
+    assert not beyond or {claim.kind for claim in experiment.claims} == {"beyond"}
 
 
 @pytest.mark.parametrize(

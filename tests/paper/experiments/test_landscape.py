@@ -10,8 +10,10 @@ from torch import nn
 
 from explainfix import spatial_layers
 from explainfix.paper import rivals
+from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import landscape
 from explainfix.paper.experiments.landscape import FIXED, PLAIN, PRUNED, Measured
+from explainfix.paper.networks import factory
 from explainfix.paper.setting import Setting
 from explainfix.zoo import create_model
 
@@ -82,9 +84,8 @@ def test_magnitude_takes_the_smallest_weights_at_its_step(layout):
 
 
 @pytest.mark.parametrize("rival", landscape.RIVALS)
-def test_explainfix_works_with_every_rival(rival, tmp_path):
-    setting = Setting("smoke", folder=tmp_path, dry=True)
-    model = create_model(landscape.spec(setting, rival), num_classes=5, in_channels=1).eval()
+def test_explainfix_works_with_every_rival(rival):
+    model = create_model(factory(f"{rival}_smoke"), num_classes=5, in_channels=1).eval()
     images = torch.rand(2, 1, 32, 32)
     expected = model(images).detach()
     rivals.settle_(model)
@@ -103,7 +104,8 @@ def measured(auc, seconds, **changes):
 
 
 def words(found):
-    return {key: verdict.word for key, verdict in landscape.verdicts(found).items()}
+    verdicts = judge_claims(landscape.CLAIMS, landscape.as_scores(found))
+    return {key: verdict.word for key, verdict in verdicts.items()}
 
 
 def test_verdicts_by_hand():
@@ -131,3 +133,19 @@ def test_pruning_by_magnitude_comes_half_way(tmp_path):
         steps = -(-images // config.batch_size) * config.epochs
         when = getattr(rivals, f"magnitude_{scale}").args[1]
         assert when == pytest.approx(steps / 2, abs=1)
+
+
+def test_ours_is_pruned_at_twice_the_rate(tmp_path):
+    runs = landscape.train(Setting("cpu", folder=tmp_path, dry=True))
+    usual, pruned = (runs[landscape.Key(name, 0)].config for name in (PLAIN, PRUNED))
+    assert pruned.lr == 2 * usual.lr
+    assert (pruned.prune, pruned.zero_by, pruned.fix) == (True, "gradient", "ghaar")
+
+
+def test_efficientnet_has_the_authors_dropout_and_batchnorm():
+    model = rivals.efficientnet_b0()
+    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    assert {(norm.momentum, norm.eps) for norm in norms} == {(0.01, 1e-3)}
+    assert model.drop_rate == 0.2
+    drops = [m.drop_prob for m in model.modules() if type(m).__name__ == "DropPath"]
+    assert 0.1 < max(drops) <= 0.2

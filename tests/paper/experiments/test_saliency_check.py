@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from explainfix import saliency
 from explainfix.lab.data.dataset import open_dataset
 from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import saliency_check as check
@@ -19,58 +20,52 @@ def test_the_order_is_turned_round():
     assert check.reverse(scores)["b"].tolist() == [[2]]
 
 
-def test_the_one_kernel_that_matters_goes_first_or_last():
-    """200 kernels, one of which alone reaches the outputs: the mean brightness."""
+def test_the_first_layer_stays_but_for_the_last_end():
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 8, 3), nn.AdaptiveAvgPool2d(1),
+                          nn.Flatten(), nn.Linear(8, 5))  # fmt: skip
+    batches = [(torch.randn(2, 1, 12, 12), torch.ones(2, 5))]
+    found = check.orders(model, batches, seed=0)
+    assert tuple(found) == check.ENDS
+    assert [set(order) for order in found.values()] == [{"1"}] * 4 + [{"0", "1"}]
+    most, least = (found[end]["1"].flatten().argsort() for end in ("most", "least"))
+    assert most.tolist() == least.flip(0).tolist()
+    gradient = saliency(model, batches, kind="gradient")["1"]
+    assert found["least gradient"]["1"].equal(gradient)
+
+
+def test_the_score_of_a_network_that_sees_nothing():
     data = open_dataset("xray-like", count=64, size=32)
-    model = nn.Sequential(nn.Conv2d(1, 200, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                          nn.Linear(200, 5)).eval()  # fmt: skip
-    with torch.no_grad():
-        model[3].weight.zero_()
-        model[3].weight[:, 7] = 1
-        model[0].weight[7] = 1
-    scores = {"0": torch.zeros(200, 1)}
-    scores["0"][7] = 1
-    batches = first_batches(data, "test", 1, size=64)
-    kept = check.score_zeroed(model, scores, batches, data, "least")
-    gone = check.score_zeroed(model, scores, batches, data, "most")
-    assert kept == [kept[0]] * len(SHARES)
-    assert kept[0] != 0.5
-    first = next(i for i, share in enumerate(SHARES) if int(share * 200) >= 1)
-    assert gone[:first] == kept[:first]
-    assert gone[first:] == [0.5] * (len(SHARES) - first)
-
-
-def curves(most, least):
-    """Three runs that differ a little."""
-    jitter = np.array([[0.0], [0.004], [-0.004]])
-    return {"most": np.array([most]) + jitter, "least": np.array([least]) + jitter}
+    blind = nn.Sequential(nn.Flatten(), nn.Linear(32 * 32, 5))
+    nn.init.zeros_(blind[1].weight)
+    assert check.score(blind, first_batches(data, "test", 1, size=64), data) == 0.5
 
 
 def words(*networks):
+    """Of networks: by end, the AUC at each share; three runs that differ a little."""
+    jitter = (0.0, 0.004, -0.004)
     scores = {
-        check.ScoreKey(str(network), run, end, SHARES[place]): score
-        for network, both in enumerate(networks)
-        for end, values in both.items()
-        for (run, place), score in np.ndenumerate(values)
+        check.ScoreKey(str(number), run, end, share): float(score) + jitter[run]
+        for number, ends in enumerate(networks)
+        for end, values in ends.items()
+        for share, score in zip(SHARES, values, strict=True)
+        for run in range(3)
     }
-    found = judge_claims(check.CLAIMS, scores) | {"least": check.judge_least(scores)}
+    found = judge_claims(check.CLAIMS, {"AUC": scores})
     return {key: verdict.word for key, verdict in found.items()}
 
 
 def test_verdicts_by_hand():
-    flat, falls = np.full(len(SHARES), 0.8), np.full(len(SHARES), 0.8)
-    falls[FEW:] = 0.5
-    assert words(curves(falls, flat)) == {
-        "most": "agrees",
-        "least": "agrees",
-        "separates": "agrees",
-    }
+    flat = np.full(len(SHARES), 0.8)
+    falls, half = flat.copy(), flat.copy()
+    falls[FEW:], half[FEW:] = 0.5, 0.7
+    papers = {"most": falls, "least": flat, "random": half, "least gradient": flat}
+    assert set(words(papers).values()) == {"agrees"}
     drops = flat.copy()
     drops[HALF:] = 0.7
-    assert words(curves(falls, drops))["least"] == "disagrees"
-    assert words(curves(falls, drops), curves(falls, flat))["least"] == "agrees"  # in some
-    swapped = words(curves(flat, falls))
-    assert (swapped["most"], swapped["separates"]) == ("disagrees", "disagrees")
+    assert words(papers | {"least": drops})["least"] == "disagrees"
+    assert words(papers | {"least": drops}, papers)["least"] == "agrees"  # in some
+    found = words({"most": half, "least": falls, "random": flat, "least gradient": falls - 0.1})
+    assert found == dict.fromkeys(("most", "least", "separates", "gradient"), "disagrees")
 
 
 def test_first_batches_are_of_the_first_images():

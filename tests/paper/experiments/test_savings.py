@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from explainfix.paper.contrast import samples
+from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import savings
 from explainfix.paper.networks import count_parameters
 from explainfix.paper.setting import Setting
@@ -24,14 +26,18 @@ def rounds(**shares):
 
 
 def words(counts, saved):
-    return {key: verdict.word for key, verdict in savings.verdicts(counts, saved, TITLES).items()}
+    named = {TITLES[family]: shares for family, shares in saved.items()}
+    scores = {"parameters": samples(counts), "time saved": samples(named)}
+    return {key: v.word for key, v in judge_claims(savings.CLAIMS, scores).items()}
 
 
 def test_rules():
-    found = words(COUNTS, rounds(resnet=0.5, densenet=0.2, efficientnet=0.2))
+    found = words(COUNTS, rounds(resnet=0.17, densenet=0.1, efficientnet=0.03))
     assert found == dict.fromkeys(("parameters", "faster", "saved"), "agrees")
-    found = words(COUNTS, rounds(resnet=0.10, densenet=0.2, efficientnet=0.05))
-    assert (found["faster"], found["saved"]) == ("agrees", "disagrees")
+    found = words(COUNTS, rounds(resnet=0.57, densenet=0.1, efficientnet=0.03))
+    assert (found["faster"], found["saved"]) == ("agrees", "disagrees")  # more is not the same
+    tiny = {"parameters": samples(COUNTS), "time saved": samples({"tiny ResNet": [0.1, 0.2]})}
+    assert judge_claims(savings.CLAIMS, tiny)["saved"].word == "not tested"
     assert words(COUNTS, rounds(resnet=-0.1))["faster"] == "disagrees"
     assert words(COUNTS, rounds(resnet=0.005))["faster"] == "undecided"
     assert (

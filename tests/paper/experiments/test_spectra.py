@@ -12,7 +12,7 @@ from explainfix.paper.experiments import classification, spectra
 from explainfix.paper.microscopy import train_steering
 from explainfix.paper.scores import METHODS
 from explainfix.paper.setting import Setting
-from explainfix.paper.spectral import Case, judge_guided, stack_energies
+from explainfix.paper.spectral import Case, stack_energies
 
 
 def network(*numbers):
@@ -43,13 +43,16 @@ def test_the_lead_of_early_layers_by_hand():
     assert spectra.early_lead(explained(network(0, 3, 5), 1, 2, 1)) == pytest.approx(0, abs=1e-7)
 
 
-def test_leads_of_several_networks():
-    def word(leads):
-        return spectra.LOW.judge(samples(leads)).word
+def word(key, scores):
+    [claim] = [claim for claim in spectra.CLAIMS if claim.key == key]
+    return claim.rule.judge(scores).word
 
-    assert word({"a": [0.1, 0.12, 0.11], "b": [0.2], "c": []}) == "agrees"
-    assert word({"a": [0.1, 0.12, 0.11], "b": [-0.2]}) == "disagrees"
-    assert word({"a": [0.5, -0.3, 0.1], "b": [0.2]}) == "undecided"
+
+def test_leads_of_several_networks():
+    assert word("low", samples({"a": [0.1, 0.12, 0.11], "b": [0.2, 0.21]})) == "agrees"
+    assert word("low", samples({"a": [0.1, 0.12, 0.11], "b": [-0.2, -0.21]})) == "disagrees"
+    assert word("low", samples({"a": [0.5, -0.3, 0.1], "b": [0.2, 0.21]})) == "undecided"
+    assert word("low", samples({"a": [0.2]})) == "not tested"  # one network says little
 
 
 def test_stages_that_tail_off():
@@ -60,9 +63,41 @@ def test_stages_that_tail_off():
         return explain(stages, saliency=scores)
 
     falling, rising = (3.0, 2.0, 1.0), (1.0, 2.0, 3.0)
-    assert spectra.judge_stages([model(*falling, *falling)]).word == "agrees"
-    assert spectra.judge_stages([model(*falling, *rising)]).word == "undecided"
-    assert spectra.judge_stages([model(*rising, *rising)]).ours == "0 of 2 stages"
+    models = [model(*falling, *falling), model(*falling, *rising), model(*rising, *rising)]
+    assert spectra.falling_stages(models) == [0.5, 0.0, -0.5]
+
+
+def test_the_authors_way_sums_the_layers_own_spectra():
+    # e(0) of each layer is a root of its energy, √36 and √4, before they are added: (6 - 2) / 8
+    assert spectra.summed_leads([explained(network(0, 8), 9, 1)]) == pytest.approx([0.5])
+    # of equal filters the roots are added, not the energies
+    assert spectra.summed_leads([explained(network(0, 0, 8), 9, 1, 4)]) == pytest.approx([1 / 3])
+    assert spectra.low_leads([explained(network(0, 0, 8), 9, 1, 4)])[0] == pytest.approx(
+        (40**0.5 - 4) / (40**0.5 + 4)
+    )
+
+
+def test_the_share_of_layers_that_matter():
+    assert spectra.layer_share(explained(network(0, 0), 1, 1)) == pytest.approx(1)
+    assert spectra.layer_share(explained(network(0, 0), 1, 0)) == pytest.approx(0.5)
+
+
+def test_saliency_that_brings_initialisations_together():
+    def case(method, number, *weights):
+        model = network(number, number, 0)
+        return Case("n", method, 0, explain(model), explained(model, *weights), None, None)
+
+    together = [case(m, number, 0, 0, 1) for m, number in (("a", 1), ("b", 5), ("c", 8))]
+    assert spectra.nearer_by_saliency(together) == {("n", 0): pytest.approx(2 / 3, abs=1e-6)}
+    apart = [case(m, number, 1, 1, 0) for m, number in (("a", 1), ("b", 5), ("c", 8))]
+    assert spectra.nearer_by_saliency(apart) == {("n", 0): pytest.approx(-1 / 3, abs=1e-6)}
+
+
+def test_networks_trained_both_ways():
+    names = ["A, from scratch", "B, from scratch", "B, pretrained", "C, pretrained"]
+    assert spectra.trained_both_ways(names) == {
+        "pretrained": "B, pretrained", "from scratch": "B, from scratch",
+    }  # fmt: skip
 
 
 def fixed(method, seed=0, guide=None):
@@ -76,16 +111,27 @@ def fixed(method, seed=0, guide=None):
 def test_the_initialisations_of_a_network_of_normal_kernels(tmp_path):
     guide = fixed("learned")
     models = {m: fixed(m, guide=guide if m == "guidedsteer" else None) for m in METHODS}
-    cases = [Case("n", m, 0, explain(model), None, 0) for m, model in models.items()]
-    assert spectra.judge_flat(cases).word == "agrees"
-    assert judge_guided(spectra.guided_distances(cases)).word == "agrees"
-    assert spectra.judge_fixed(cases).word == "agrees"
+    models["unchanged"] = guide
+
+    def words(models, changed):
+        cases = [
+            Case("n", m, seed, explain(model), None, None, changed)
+            for m, model in models.items()
+            for seed in (0, 1)
+        ]
+        found = spectra.measure(cases)
+        kinds = {"flat": "flat", "steered": "steered", "fixed": "changed layers"}
+        moved = found["guided"]
+        spread = {key: value + 0.001 * key.number for key, value in moved.items()}
+        return {key: word(key, found[on]) for key, on in kinds.items()} | {
+            "guided": word("guided", spread)
+        }
+
+    assert words(models, 0) == dict.fromkeys(("flat", "steered", "fixed", "guided"), "agrees")
     # Ones in DCT2's place is anything but flat; GHaar in GuidedSteer's is not like its guide.
-    swapped = {"dct2": "ones", "guidedsteer": "ghaar"}
-    wrong = [Case("n", m, 0, explain(models[swapped.get(m, m)]), None, 1) for m in METHODS]
-    assert spectra.judge_flat(wrong).word == "disagrees"
-    assert judge_guided(spectra.guided_distances(wrong)).word == "disagrees"
-    assert spectra.judge_fixed(wrong).word == "disagrees"
+    wrong = models | {"dct2": models["ones"], "guidedsteer": models["ghaar"]}
+    found = words(wrong, 1)
+    assert (found["flat"], found["guided"], found["fixed"]) == ("disagrees",) * 3
 
 
 def test_other_shapes_are_blank():
@@ -101,9 +147,8 @@ def test_the_papers_networks(tmp_path):
     assert [network.split(",")[0] for network in learned] == [
         "ResNet50", "DenseNet121", "EfficientNet-b0",
     ]  # fmt: skip
-    tuned = [run.config for key, run in runs.items() if key.network.endswith("pretrained")]
+    tuned = [run.config for key, run in runs.items() if key.network == "DenseNet121, pretrained"]
     assert {config.fix for config in tuned} == {None, *METHODS[1:]}
-    assert {config.model for config in tuned} == {"torchvision:densenet121"}
 
 
 @pytest.mark.parametrize("scale", ["cpu", "paper"])

@@ -1,5 +1,6 @@
 """The verdicts of steering on scores made by hand."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -7,11 +8,12 @@ import pytest
 
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.folder import Run
-from explainfix.paper.contrast import pick
+from explainfix.paper import microscopy
+from explainfix.paper.contrast import Verdict, pick
 from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import distribution, learning_rate, steering
-from explainfix.paper.microscopy import Key, train_steering
-from explainfix.paper.scores import METHODS, STEERED, late_mean, late_means, part
+from explainfix.paper.microscopy import METHODS, STEERED, Key, train_steering
+from explainfix.paper.scores import late_mean, late_means, part
 from explainfix.paper.setting import Setting
 
 EVEN = {Key(method, seed): 0.80 + 0.01 * seed for method in METHODS for seed in range(3)}
@@ -49,7 +51,7 @@ def test_methods_and_seeds_are_told_apart():
 
 
 def words(scores, claims=steering.CLAIMS):
-    return {key: verdict.word for key, verdict in judge_claims(claims, scores).items()}
+    return {key: verdict.word for key, verdict in judge_claims(claims, {"Dice": scores}).items()}
 
 
 def test_clear_differences_are_seen():
@@ -60,7 +62,8 @@ def test_clear_differences_are_seen():
 
 
 def test_one_poor_steered_method_is_enough_to_disagree():
-    found = judge_claims(steering.CLAIMS, EVEN | scored(["psine"], 0.70, 0.712, 0.72))
+    scores = EVEN | scored(["psine"], 0.70, 0.712, 0.72)
+    found = judge_claims(steering.CLAIMS, {"Dice": scores})
     assert found["equal"].word == "disagrees"
     assert found["equal"].ours.startswith("lowest: Psine -0.099")
 
@@ -80,12 +83,26 @@ def test_the_best_run_is_chosen_on_validation_and_the_papers_way_on_test():
     assert {row["chosen on test (the paper's way)"] for row in table} == {0.7}
 
 
-def test_guidedsteer_is_guided_by_the_learned_run_of_its_seed(tmp_path):
-    runs = train_steering(Setting("cpu", folder=tmp_path, dry=True))
-    assert len(runs) == 7 * 3
+def test_runs_with_and_without_averaged_statistics_differ_in_nothing_else(tmp_path):
+    runs = steering.train(Setting("cpu", folder=tmp_path, dry=True))
+    assert len(runs) == 6 * 6 + 3
     for seed in range(3):
-        guide = runs[Key("guidedsteer", seed)].config.fix_guide
-        assert guide == str(runs[Key("learned", seed)].folder / "best.safetensors")
+        raw, anew = (runs[Key(m, seed)].config for m in (steering.RAW, "ghaar"))
+        assert (raw.recalibrate, anew.recalibrate) == (0, 25)
+        assert dataclasses.replace(raw, recalibrate=25) == anew
+
+
+def test_averaging_statistics_changes_no_weight(tmp_path):
+    """So that two runs that differ in it have been trained alike."""
+    setting = Setting("smoke", folder=tmp_path)
+    found = []
+    for recalibrate in (0, 1):
+        options = microscopy.options(setting) | {"recalibrate": recalibrate}
+        key = Key("ghaar", 0)
+        [run] = setting.sweep({key: microscopy.configure(key, **options)}).values()
+        found.append(dict(run.model("last").named_parameters()))
+    first, second = found
+    assert all(second[name].equal(value) for name, value in first.items())
 
 
 def test_learning_rate_reads_the_same_epochs_of_both():
@@ -99,8 +116,8 @@ def test_learning_rate_shares_the_runs_of_steering(tmp_path):
     mine = learning_rate.train(setting)
     assert {run.folder for run in pick(mine, rate=0.008)} <= usual
     large = [run.config for run in pick(mine, rate=0.02)]
-    assert {(c.lr, c.epochs) for c in large} == {(0.02, 6)}
-    assert len(large) == 7 * 2
+    assert {(c.lr, c.epochs) for c in large} == {(0.02, 3)}
+    assert len(large) == 5 * 6
 
 
 def test_distribution_without_stage2_cannot_decide_about_it():
@@ -109,9 +126,10 @@ def test_distribution_without_stage2_cannot_decide_about_it():
         for images, lead, jitter in (("like", 0.0, 0.0), ("other", 0.1, 0.001))
         for key, score in EVEN.items()
     }
-    assert distribution.judge_higher(scores, official=False).word == "undecided"
-    assert distribution.judge_higher(scores, official=True).word == "agrees"
-    assert words(scores, distribution.CLAIMS) == {"equal": "agrees", "transfer": "agrees"}
+    found = words(scores, distribution.CLAIMS)
+    assert found == {"higher": "agrees", "equal": "agrees", "transfer": "agrees"}
+    left = judge_claims(distribution.CLAIMS, {"Dice": scores}, {"higher": "no stage2"})
+    assert left["higher"] == Verdict("not tested", "no stage2")
 
 
 def test_images_far_from_all_known_ones_come_last():

@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from explainfix.lab.data.dataset import open_dataset
+from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import zeroed_vs_pruned as experiment
-from explainfix.paper.experiments.zeroed_vs_pruned import PAPER
+from explainfix.paper.experiments.zeroed_vs_pruned import PAPER, Key
 
 
 def test_a_chain_loses_what_its_dead_channels_had():
@@ -22,7 +24,23 @@ def test_a_chain_loses_what_its_dead_channels_had():
 
 
 def words(found):
-    return {key: verdict.word for key, verdict in experiment.verdicts(found).items()}
+    scores = {
+        "gone": {
+            Key(name, share, seed): gone
+            for (name, share), all_ in found.items()
+            for seed, gone in enumerate(all_)
+        },
+        "training": {Key("tiny", 0.5, 0): 1e-14},
+    }
+    verdicts = judge_claims(experiment.CLAIMS, scores)
+    assert verdicts.pop("identical").word == "agrees"
+    return {key: verdict.word for key, verdict in verdicts.items()}
+
+
+def test_zeroed_and_pruned_networks_train_alike():
+    data = open_dataset("xray-like", count=64, size=32)
+    assert experiment.train_both(data, 0) < experiment.ALIKE
+    assert experiment.judge_alike({Key("tiny", 0.5, 0): 1e-6}).word == "disagrees"
 
 
 def test_the_papers_own_numbers_agree():

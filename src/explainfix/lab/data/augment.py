@@ -64,6 +64,12 @@ def add_noise(sample: Sample, generator: np.random.Generator) -> Sample:
     return sample._replace(image=torch.from_numpy(image.clip(0, 1, out=image)))
 
 
+def soften_labels(sample: Sample, generator: np.random.Generator) -> Sample:
+    """The mask with the noise that `add_noise` gives an image: labels between 0 and 1."""
+    noisy = add_noise(Sample(sample.target, sample.target), generator)
+    return sample._replace(target=noisy.image)
+
+
 @augmentations.register("rotate90")
 def rotate90(sample: Sample, generator: np.random.Generator) -> Sample:
     """Turned by a random number of right angles; by half turns only if it is not square."""

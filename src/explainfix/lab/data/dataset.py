@@ -11,6 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -72,6 +73,28 @@ class Listed:
 
     def __getitem__(self, index: int) -> Sample:
         return self.read(range(len(self.names))[index])
+
+
+def draw_share(images: Images, share: float, seed: int) -> Listed:
+    """A random share of the images, one at least, in their order; a smaller share is part of it.
+
+    >>> images = Listed(("a", "b", "c", "d"), lambda i: Sample(torch.empty(0), torch.tensor(i)))
+    >>> half = draw_share(images, 0.5, seed=0)
+    >>> half.names, half[1].target.item()
+    (('a', 'c'), 2)
+    """
+    count = max(round(share * len(images)), 1)
+    places = sorted(np.random.default_rng(seed).permutation(len(images))[:count].tolist())
+    known = getattr(images, "targets", None)
+    return Listed(
+        tuple(images.names[place] for place in places),
+        partial(_read_place, images, places),
+        None if known is None else known[places],
+    )
+
+
+def _read_place(images: Images, places: Sequence[int], index: int) -> Sample:
+    return images[places[index]]
 
 
 Augment = Callable[[Sample, np.random.Generator], Sample]

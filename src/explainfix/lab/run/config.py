@@ -37,6 +37,8 @@ class RunConfig:
         Go on without the files that cannot be read.
     train_split
         The split to train on.
+    train_share
+        The share of its images to train on, drawn by the seed.
     evaluate_on
         The splits to score; the first chooses the best weights.
     evaluate_every
@@ -70,6 +72,13 @@ class RunConfig:
         The share of a layer's energy that the filters of a basis must hold.
     zero
         Share of the fixed kernels, least salient first, that are zero from the first step on.
+    zero_by
+        What is salient: the gradient times the weight, as in the paper's equation, or the gradient.
+    zero_batches
+        Over how many batches, the first ones of the first epoch.
+    zero_from
+        The network whose saliency it is: a run, or a saved model, with the same layers (default:
+        this one's own, before its first step).
     prune
         Cut what zero leaves dead before the first step, and fill what is still zero.
     augment
@@ -125,6 +134,7 @@ class RunConfig:
     data_options: Mapping[str, Any] = field(default_factory=dict)
     skip_damaged: bool = False
     train_split: str = "train"
+    train_share: float = 1.0
     evaluate_on: tuple[str, ...] = ("val",)
     evaluate_every: int = 1
     recalibrate: int = 0
@@ -140,6 +150,9 @@ class RunConfig:
     steer_filters: int | None = None
     steer_energy: float | None = None
     zero: float | None = None
+    zero_by: Literal["weight_gradient", "gradient"] = "weight_gradient"
+    zero_batches: int = 8
+    zero_from: str | None = None
     prune: bool = False
     augment: tuple[str, ...] = ()
     epochs: int = 20
@@ -166,7 +179,9 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name, kind in typing.get_type_hints(RunConfig).items():
             object.__setattr__(self, name, _checked(name, getattr(self, name), kind))
-        for name in ("epochs", "batch_size", "accumulate", "devices", "evaluate_every"):
+        for name in (
+            "epochs", "batch_size", "accumulate", "devices", "evaluate_every", "zero_batches",
+        ):  # fmt: skip
             _at_least(self, name, 1)
         for name in ("seed", "fix_seed", "workers", "weight_decay", "checkpoint_seconds"):
             _at_least(self, name, 0)
@@ -189,6 +204,10 @@ class RunConfig:
             raise ValueError("steer_filters and steer_energy need steer")
         if self.zero is None and self.prune:
             raise ValueError("prune needs zero, the share of the kernels to begin with")
+        if not 0 < self.train_share <= 1:
+            raise ValueError(f"train_share must be above 0 and at most 1, not {self.train_share!r}")
+        if self.zero is None and self.zero_from is not None:
+            raise ValueError("zero_from needs zero, the share of the kernels that are zero")
         if self.zero is not None:
             if not 0 < self.zero < 1:
                 raise ValueError(f"zero must be above 0 and below 1, not {self.zero!r}")

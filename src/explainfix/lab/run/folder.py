@@ -22,7 +22,7 @@ from ...zoo import create_model
 from ...zoo.opening import is_complete, open_guide, open_network, split_run, split_weights
 from ...zoo.own import split_factory
 from ..data.augment import choose_steps
-from ..data.dataset import Dataset, Signature, dataset_options, open_dataset
+from ..data.dataset import Dataset, Signature, dataset_options, draw_share, open_dataset
 from ..data.loader import Share, training_steps
 from .checkpoint import Checkpoint, writing
 from .config import RunConfig, make_config, read_config
@@ -95,6 +95,9 @@ def open_data(config: RunConfig) -> Dataset:
     for split in (config.train_split, *config.evaluate_on):
         if len(dataset.split(split)) == 0:
             raise ValueError(f"the split {split!r} of {dataset.name!r} is empty")
+    if config.train_share < 1:
+        part = draw_share(dataset.split(config.train_split), config.train_share, config.seed)
+        dataset = replace(dataset, splits={**dataset.splits, config.train_split: part})
     return replace(dataset, steps=choose_steps(dataset.steps, config.augment))
 
 

@@ -23,7 +23,7 @@ def run_name(config: RunConfig) -> str:
     """The run's folder: readable, and different for different runs.
 
     It changes with any option that may change the result, with the content of the files that
-    `model`, `weights` and `fix_guide` name, and with what runs of this version mean.
+    `model`, `weights`, `fix_guide` and `zero_from` name, and with what runs of this version mean.
     """
     return f"{run_title(config)}-{_digest(config)}"
 
@@ -56,7 +56,7 @@ def differences(path: Path, config: RunConfig) -> dict[str, tuple[Any, Any]]:
 
 
 def _digest(config: RunConfig) -> str:
-    given = (config.model, config.weights, config.fix_guide)
+    given = (config.model, config.weights, config.fix_guide, config.zero_from)
     files = [_fingerprint(text) for text in given if text]
     text = json.dumps([FORMAT, decisive(config), files], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

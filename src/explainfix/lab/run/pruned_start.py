@@ -9,11 +9,10 @@ from torch import nn
 from ...explanation.saliency import saliency
 from ...prune import channel_prune_, zero_
 from ...recipe import recipes
+from ...zoo.opening import open_network
 from ..data.dataset import Dataset, as_outputs
 from ..data.loader import Share, training_steps
 from .config import RunConfig
-
-_BATCHES = 8  # the first ones of the first epoch
 
 
 def zero_kernels_(model: nn.Module, config: RunConfig, dataset: Dataset) -> None:
@@ -30,14 +29,19 @@ def zero_kernels_(model: nn.Module, config: RunConfig, dataset: Dataset) -> None
     steps = training_steps(
         dataset, config.train_split, Share(config.batch_size), seed=config.seed, epoch=0
     )
-    batches = [batch for [batch] in islice(steps, _BATCHES)]
-    exact = copy.deepcopy(model).double()
+    batches = [batch for [batch] in islice(steps, config.zero_batches)]
+    judge = open_network(config.zero_from) if config.zero_from else copy.deepcopy(model)
+    exact = judge.double()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         classes = len(dataset.classes)
         known = [(x, as_outputs(y, classes) if y.is_floating_point() else y) for x, y in batches]
-        scores = saliency(exact, [(x.double(), y) for x, y in known])
+        doubled = [(x.double(), y) for x, y in known]
+        scores = saliency(exact, doubled, kind=config.zero_by)
+        lacking = [path for path in fixed if path not in scores]
+        if lacking:
+            raise ValueError(f"zero_from {config.zero_from!r} has no spatial layer {lacking[0]!r}")
         # Other kernels learn: they would not stay zero.
         chosen = {path: scores[path] for path in fixed}
         if config.prune:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -10,9 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...explanation import explain
 from ...explanation.basis import make_basis
-from ...explanation.compare import spectral_distance
 from ...explanation.spectrum import spectrum
 from ...filters.dct2 import dct_basis, frequency_order
 from ...fix import fix_
@@ -21,13 +18,13 @@ from ...lab.run.folder import Run
 from ...layers import spatial_layers
 from ...report import sheets
 from ...zoo import create_model
-from ..contrast import Measure, Verdict, decide, samples
+from ..contrast import InWords, Measure, Scores, Verdict, decide, mean_of, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, LABELS, Figure, frame_pictures, new_figure, tidy
 from ..networks import create_seeded, find_pretrained, missing_note
 from ..scores import Array
 from ..setting import Setting
-from ..spectral import GUIDED, JOINT, judge_guided, large_layers, mean_frequency
+from ..spectral import GUIDED, JOINT, above_even, guided_scores, mean_frequency
 
 Shares = Mapping[tuple[str, int], Array]  # of energy, by method and size: `(seeds, size²)`
 
@@ -39,8 +36,8 @@ EXACT = 1e-12  # what is nearer is the same
 STEERINGS = (((13, 6), (1, 6)), ((41, 20), (2, 20)))  # full and degenerate: (ℓ, max p)
 
 FREQUENCY = Measure(
-    "the mean total frequency of a method's kernels, weighted by e(2), less that of an even spread "
-    f"({', '.join(f'{size - 1} for {size}x{size}' for size in SIZES)})",
+    "the mean total frequency of a method's kernels, weighted by e(2) without the constant filter, "
+    "less that of an even spread over the other filters",
     words={"name": "method and size", "number": "seed"},
 )
 RANK = Measure(
@@ -51,36 +48,90 @@ RANK = Measure(
 LOW = (FREQUENCY.each("GHaar and Psine") < 0).for_every("name")
 DEGENERATE = (RANK.each("the pairs drawn") > 0).for_every("name")
 
+
+def judge_low(scores: Scores) -> Verdict:
+    """Where the energy's centre lies, against the middle."""
+    names = dict.fromkeys(key.name for key in scores)
+    said = ", ".join(f"{name} {mean_of(scores, name=name):+.2f}" for name in names)
+    return Verdict(LOW.judge(scores).word, said)
+
+
+def judge_degenerate(scores: Scores) -> Verdict:
+    """The ranks of Psine filters with and without enough terms."""
+    leads, said = {}, []
+    for both in STEERINGS:
+        full, degenerate = (np.array(pick(scores, name=str(terms))) for terms in both)
+        leads[str(both)] = full - degenerate
+        said.append(f"{full.mean():.1f} against {degenerate.mean():.1f}")
+    return Verdict(DEGENERATE.judge(samples(leads)).word, "rank " + ", ".join(said))
+
+
 CLAIMS = (
     Claim(
         "order",
         "The DCT-II basis filters are numbered from the lowest to the highest frequency.",
         "Fig. F.1",
-        f"For 3x3 and 5x5: agrees if the basis is orthonormal within {EXACT:g}, equals SciPy's "
-        "orthonormal DCT-II, and the total frequency never falls from one number to the next; "
-        "disagrees otherwise.",
+        InWords(
+            f"For 3x3 and 5x5: agrees if the basis is orthonormal within {EXACT:g}, equals SciPy's "
+            "orthonormal DCT-II, and the total frequency never falls from one number to the next; "
+            "disagrees otherwise.",
+            lambda found: decide(
+                f"{mean_of(found, name='falls'):.0f} falls; off by "
+                f"{mean_of(found, name='off'):.0e} at most",
+                agrees=not mean_of(found, name="falls") and mean_of(found, name="off") < EXACT,
+            ),
+        ),
+        kind="construction",
+        on="order",
     ),
     Claim(
         "haar",
         "GHaar's basis at f = 1 is the Haar basis for 2x2 kernels.",
         "Fig. 3",
-        "Agrees if the three products of a = 1 and b = cos(x), each of unit norm, equal the three "
-        f"2x2 Haar wavelets within {EXACT:g}, up to sign; disagrees otherwise.",
+        InWords(
+            "Agrees if the three products of a = 1 and b = cos(x), each of unit norm, equal the "
+            f"three 2x2 Haar wavelets within {EXACT:g}, up to sign; disagrees otherwise.",
+            lambda found: decide(
+                f"off by {max(found.values()):.0e} at most", agrees=max(found.values()) < EXACT
+            ),
+        ),
+        kind="construction",
+        on="haar",
     ),
-    Claim("low", "GHaar and Psine prioritise low frequencies.", "GHaar, Psine: low first", LOW),
+    Claim(
+        "low",
+        "GHaar and Psine prioritise low frequencies.",
+        "GHaar, Psine: low first",
+        InWords(str(LOW), judge_low),
+        on="frequency",
+    ),
     Claim(
         "flat",
         "DCT2 spreads its energy evenly over the basis.",
         "a flat heatmap",
-        f"Agrees if every basis filter's share of e(2) is within {EVEN:.0%} of an even share, for "
-        "3x3 and 5x5 and every seed; disagrees otherwise.",
+        InWords(
+            f"Agrees if every basis filter's share of e(2) is within {EVEN:.0%} of an even share, "
+            "for 3x3 and 5x5 and every seed; disagrees otherwise.",
+            lambda found: decide(
+                f"off by {max(found.values()):.1%} at most", agrees=max(found.values()) < EVEN
+            ),
+        ),
+        kind="construction",
+        on="flat",
     ),
-    Claim("guided", "GuidedSteer has the spectrum of its guide.", "exactly like its guide", GUIDED),
+    Claim(
+        "guided",
+        "GuidedSteer has the spectrum of its guide.",
+        "exactly like its guide",
+        GUIDED,
+        on="guided",
+    ),
     Claim(
         "degenerate",
         "Psine steers the full space if ℓ ≥ 2 max(p) + 1; other filters are degenerate.",
         "Fig. 5",
-        DEGENERATE,
+        InWords(str(DEGENERATE), judge_degenerate),
+        on="rank",
     ),
 )
 
@@ -95,13 +146,24 @@ def judge(setting: Setting, _: Mapping[str, Run]) -> Evidence:
     }
     guide, guide_name = open_guide(setting)
     return Evidence(
-        verdicts={
-            "order": judge_order(),
-            "haar": judge_haar(),
-            "low": judge_low(shares),
-            "flat": judge_flat(shares),
-            "guided": judge_guided([d for seed in seeds for d in guided_distances(guide, seed)]),
-            "degenerate": judge_degenerate(seeds, count=setting.pick(smoke=20, cpu=200, paper=200)),
+        scores={
+            "order": samples(measure_order()),
+            "haar": samples({"off": [measure_haar()]}),
+            "frequency": samples(
+                {
+                    f"{LABELS[method]} {size}x{size}": above_even(shares[method, size], size)
+                    for method in ("ghaar", "psine")
+                    for size in SIZES
+                }
+            ),
+            "flat": samples(
+                {
+                    f"{size}x{size}": np.abs(shares["dct2", size] * size**2 - 1).max(1)
+                    for size in SIZES
+                }
+            ),
+            "guided": guided_scores(guide, seeds),
+            "rank": samples(measure_ranks(seeds, count=setting.pick(smoke=20, cpu=200, paper=200))),
         },
         tables={"Mean total frequency of a method's kernels": frequency_table(shares)},
         figures=draw_sheets(guide, guide_name)
@@ -125,8 +187,8 @@ def draw_spectrum(method: str, size: int, seed: int) -> Array:
     return np.asarray(energies / energies.sum())
 
 
-def judge_order() -> Verdict:
-    """Numbers against frequencies, and the basis against SciPy's."""
+def measure_order() -> dict[str, list[float]]:
+    """How often a frequency falls along the numbers, and how far bases are off SciPy's."""
     from scipy.fft import dctn
 
     falls, off = 0, 0.0
@@ -140,49 +202,27 @@ def judge_order() -> Verdict:
             off = max(off, float(np.abs(dctn(filter_, norm="ortho") - expected).max()))
         totals = [sum(frequency) for frequency in order]
         falls += sum(after < before for before, after in pairwise(totals))
-    return decide(f"{falls} falls; off by {off:.0e} at most", agrees=not falls and off < EXACT)
+    return {"falls": [falls], "off": [off]}
 
 
-def judge_haar() -> Verdict:
-    """GHaar's products for two points against the Haar wavelets."""
+def measure_haar() -> float:
+    """How far GHaar's products for two points are from the Haar wavelets."""
     a, b = np.ones(2), np.cos(np.linspace(0, np.pi, 2))
     ours = [product / np.linalg.norm(product) for product in map(np.outer, (b, a, b), (a, b, b))]
     haar = make_basis("haar", (2, 2), lambda: torch.empty(0, 4)).filters.numpy()[1:]
     signed = [sign * wavelet for wavelet in haar for sign in (1, -1)]
-    off = max(min(float(np.abs(one - other).max()) for other in signed) for one in ours)
-    return decide(f"off by {off:.0e} at most", agrees=off < EXACT)
+    return max(min(float(np.abs(one - other).max()) for other in signed) for one in ours)
 
 
-def judge_low(shares: Shares) -> Verdict:
-    """Where the energy's centre lies, against the middle."""
-    found = {
-        f"{LABELS[method]} {size}x{size}": mean_frequency(shares[method, size], size) - (size - 1)
-        for method in ("ghaar", "psine")
-        for size in SIZES
+def measure_ranks(seeds: range, *, count: int) -> dict[str, list[float]]:
+    """The mean rank of Psine filters of each ℓ and max p that is drawn, by seed."""
+    return {
+        str(terms): [
+            float(effective_rank(sheets.psine_of(*terms, count, seed)).mean()) for seed in seeds
+        ]
+        for both in STEERINGS
+        for terms in both
     }
-    said = ", ".join(f"{name} {values.mean():+.2f}" for name, values in found.items())
-    return Verdict(LOW.judge(samples(found)).word, said)
-
-
-def judge_flat(shares: Shares) -> Verdict:
-    """The largest deviation of DCT2 from an even share, in even shares."""
-    off = max(float(np.abs(shares["dct2", size] * size**2 - 1).max()) for size in SIZES)
-    return decide(f"off by {off:.1%} at most", agrees=off < EVEN)
-
-
-def judge_degenerate(seeds: range, *, count: int) -> Verdict:
-    """The ranks of Psine filters with and without enough terms."""
-    leads, said = {}, []
-    for both in STEERINGS:
-        full, degenerate = (
-            np.array(
-                [effective_rank(sheets.psine_of(*terms, count, seed)).mean() for seed in seeds]
-            )
-            for terms in both
-        )
-        leads[str(both)] = full - degenerate
-        said.append(f"{full.mean():.1f} against {degenerate.mean():.1f}")
-    return Verdict(DEGENERATE.judge(samples(leads)).word, "rank " + ", ".join(said))
 
 
 def effective_rank(filters: Array) -> Array:
@@ -203,15 +243,6 @@ def open_guide(setting: Setting) -> tuple[nn.Module, str]:
     if found:
         return found["MobileNetV2"], "MobileNetV2"
     return create_seeded("torchvision:mobilenet_v2"), ""
-
-
-def guided_distances(guide: nn.Module, seed: int) -> list[float]:
-    """Per layer, the share of e(2) that GuidedSteer has elsewhere than its guide."""
-    before = explain(guide)
-    steered = copy.deepcopy(guide)
-    fix_(steered, "guidedsteer", seed=seed, guide=guide)
-    after = explain(steered)
-    return [spectral_distance(before[path].ed, after[path].ed) for path in large_layers(before)]
 
 
 def frequency_table(shares: Shares) -> Rows:

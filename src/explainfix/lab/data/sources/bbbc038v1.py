@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ....registry import datasets
 from .. import cache
 from ..archive import Tree, check_one_size, few, find_damaged, found_in, report_damaged
-from ..augment import Crop, LabelNoise, add_noise, flip
+from ..augment import Crop, LabelNoise, add_noise, flip, soften_labels
 from ..dataset import Augment, Dataset, Images, Listed, Sample
 from ..images import read_image, read_mask
 from ..preparation import Adjust, Preparation
@@ -43,13 +43,14 @@ def bbbc038v1(
     seed: int = 0,
     normalise: Literal["mean", "robust"] = "mean",
     label_noise: float = 0.0,
+    soft_labels: bool = False,
 ) -> Dataset:
     """Microscopy of nuclei: train and val from stage1_train, test is stage1_test, stage2 too.
 
     `crop` pixels square are cut from an image to train on. `val_share` of the images, drawn by
     `seed`, are val. `normalise="mean"` moves the mean to 0.5 as in the paper; "robust" stretches
     the contrast and makes nuclei bright. `label_noise` is the share of pixels whose label is
-    wrong in training.
+    wrong in training; `soft_labels` gives masks the noise of images, as the authors' code does.
     """
     check_share("val_share", val_share)
     check_share("label_noise", label_noise)
@@ -75,6 +76,8 @@ def bbbc038v1(
         steps.insert(0, Crop(crop))
     if label_noise:
         steps.append(LabelNoise(label_noise))
+    if soft_labels:
+        steps.append(soften_labels)
     return Dataset(
         name="bbbc038v1",
         task="segmentation",
