@@ -31,6 +31,7 @@ from .steered import Split, Steered, is_dense, require_original
 _WITH_SUMMAND = ("addmm", "baddbmm", "addbmm", "addmv")  # their first argument is a bias
 _PRODUCTS = ("mm", "bmm", "mv", "linear", *_WITH_SUMMAND)
 
+
 @teaches_nothing
 def mix_(
     model: nn.Module,

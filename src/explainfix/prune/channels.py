@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -81,7 +81,7 @@ class Channels:
             graph = settle(model, call, request, trust).state.graph
         found = cls._found(model, analyse(graph, request, trust), request)
         # What is believed of reshapes and the like is tried where nearly all of it goes.
-        with as_found(model), found.without(found.choose(np.arange(len(found)) + 0.0, len(found))):
+        with as_found(model), found.without(found.choose(np.zeros(len(found)), len(found))):
             settle(model, call, request, trust)
         return cls._found(model, analyse(graph, request, trust), request)
 
@@ -192,23 +192,27 @@ class Channels:
         weights = dict(self.model.named_parameters())
         held = {r.weight: weights[r.weight].detach().clone() for r in self.reads.values()}
         try:
-            self._zero(gone)
+            self._zero(self.model, gone)
             yield
         finally:
             with torch.no_grad():
                 for name, old in held.items():
                     weights[name].copy_(old)
 
-    def zero_(self, gone: NDArray[np.bool_]) -> None:
-        """Zero what reads these channels; fixed layers stay fixed, as they are then."""
-        with recipes_follow(self.model):
-            self._zero(gone)
+    def zero_(self, gone: NDArray[np.bool_], model: nn.Module | None = None) -> None:
+        """Zero what reads these channels, here or in a copy of the model: `prune_` then cuts them.
 
-    def _zero(self, gone: NDArray[np.bool_]) -> None:
+        Fixed layers stay fixed, as they are then.
+        """
+        model = self.model if model is None else model
+        with recipes_follow(model):
+            self._zero(model, gone)
+
+    def _zero(self, model: nn.Module, gone: NDArray[np.bool_]) -> None:
         table = np.append(gone, False)
-        weights = dict(self.model.named_parameters())
+        weights = dict(model.named_parameters())
         with torch.no_grad():
-            for path, reading in self.reads.items():
+            for reading in self.reads.values():
                 columns = torch.from_numpy(table[reading.channels])
                 if not columns.any() or reading.depthwise:
                     continue
@@ -242,10 +246,10 @@ class Channels:
 
 
 class TooSmallError(ValueError):
-    """A network cannot be made as small as was asked; `least` is the share that stays."""
+    """A network cannot be made as small as the share that was asked; `least` stays."""
 
     def __init__(self, least: float, share: float, of: Cost) -> None:
-        self.least = least
+        self.least, self.share = least, share
         what = "multiply-adds" if of == "multiply_adds" else of
         super().__init__(
             f"with one channel of twenty left in every layer {least:.1%} of the {what} stay, more "
@@ -286,31 +290,16 @@ def cut_channels_(
     if multiple < 1:
         raise ValueError(f"multiple must be at least 1, not {multiple!r}")
     found = Channels.of(model, example_inputs, keep)
-    values = found.ordered(scores, order, of)
-    gone = found.search(values, share, of, multiple=multiple)
-    return cut_chosen_(found, gone, example_inputs, keep=keep, keep_at_least=keep_at_least)
-
-
-def cut_chosen_(
-    found: Channels,
-    gone: NDArray[np.bool_],
-    example_inputs: Any,
-    *,
-    keep: Patterns = (),
-    keep_at_least: AtLeast = 1,
-) -> PruneReport:
-    """Cut these channels out of their network; on any error it is as it was."""
-    model = found.model
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    gone = found.search(found.ordered(scores, order, of), share, of, multiple=multiple)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     try:
         found.zero_(gone)
-        report = prune_(model, example_inputs, keep=keep, keep_at_least=keep_at_least)
+        return prune_(model, example_inputs, keep=keep, keep_at_least=keep_at_least)
     except BaseException:
         with torch.no_grad(), recipes_follow(model):
             for name, parameter in model.named_parameters():
                 parameter.copy_(before[name])
         raise
-    return replace(report, channels_cut=int(gone.sum()))
 
 
 def _is_turned(mixing: Mixing) -> bool:
@@ -328,11 +317,12 @@ def _places(axes: list[NDArray[np.int64]], count: int) -> NDArray[np.int64]:
 
 def _why_all_stay(state: State, model: nn.Module) -> str:
     """Which operations keep all channels of a network."""
-    named = {operation: where for operation, where in state.barred}
+    named = [f"{operation} in {where!r}" for operation, where in state.barred]
     if not named:
         return (
             f"every channel of this {type(model).__name__} stays: each is an input or an output of "
             "the network, or of a layer that was to be kept"
         )
-    reasons = [f"{operation} in {where!r}" for operation, where in list(named.items())[:3]]
-    return f"every channel of this {type(model).__name__} stays, because of {', '.join(reasons)}"
+    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    said = f"{', '.join(named[:3])}{more}"
+    return f"every channel of this {type(model).__name__} stays, because of {said}"

@@ -60,7 +60,6 @@ class PruneReport(Shown):
     params_with_ghosts: float = math.nan  # the share left if dropped ghosts had been kept
     constants_kept: int = 0  # constant channels that nothing could take over
     warnings: tuple[str, ...] = ()
-    channels_cut: int | None = None  # whole channels that were chosen to go
 
     @property
     def parameters_before(self) -> int:

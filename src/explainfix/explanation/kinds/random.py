@@ -15,7 +15,9 @@ def random(layers: Mapping[str, Layer], given: Given) -> dict[str, Tensor]:
 
     So a sum over the kernels of a channel is a matter of chance too, however many they are.
     """
-    return {path: _draw(given.seed, path, *layer.weight.shape[:2]) for path, layer in layers.items()}
+    return {
+        path: _draw(given.seed, path, *layer.weight.shape[:2]) for path, layer in layers.items()
+    }
 
 
 def _draw(seed: int, path: str, first: int, second: int) -> Tensor:
