@@ -38,7 +38,9 @@ class Original:
 
     @property
     def title(self) -> str:
-        return run_title(self.config)
+        """Its run's name, or that of a run that would begin with it."""
+        run = split_run(self.model)
+        return run[0].resolve().name if run else run_title(self.config)
 
     @property
     def split(self) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -83,6 +83,19 @@ class Shrunk(Shown):
             for each in self.rounds
         ]
         return pd.DataFrame(rows).set_index("round")
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it but the layers, as JSON can hold it."""
+        rounds = [asdict(each) for each in self.rounds]
+        return {
+            "folder": str(self.folder),
+            "said": str(self),
+            "reached": self.reached,
+            "end": self.end.why,
+            "chosen": self.chosen,
+            "tested": None if self.tested is None else asdict(self.tested),
+            "rounds": [{k: v for k, v in each.items() if k != "layers"} for each in rounds],
+        }
 
     def to_html(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the page: scores against costs, and what went from each layer."""

@@ -21,6 +21,7 @@ from ..run.config import RunConfig
 from ..run.folder import locked
 from ..run.metrics import Outcomes, Score, score, score_difference
 from ..sweep.sweep import Workers, sweep
+from . import page as page  # registers how an outcome is drawn
 from .candidates import Bench, Candidate, make_candidates
 from .cost import compare_costs, size_of
 from .goal import COSTS, Asked, End, Try, images_needed, next_move
