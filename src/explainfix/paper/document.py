@@ -65,12 +65,12 @@ def write_results(folder: Path | None, docs: Path, scale: Scale = "cpu") -> Path
     records = read_kept(kept)
     if not records:
         raise ValueError(f"{str(kept)!r} holds no outcome")
-    parts = [_INTRO.format(scale=records[0]["scale"]), _overview(records), compare_methods(records)]
+    parts = [compare_methods(records), _INTRO.format(scale=records[0]["scale"]), _overview(records)]
     parts += [_section(record, _pictures(record)) for record in records]
     page = docs / RESULTS
     before = page.read_text(encoding="utf-8").partition(MARK)[0] if page.is_file() else _HEAD
     with writing(page) as temporary:
-        temporary.write_text("\n".join([before + MARK, "", *parts]), encoding="utf-8")
+        temporary.write_text("\n".join([before + MARK, "", *filter(None, parts)]), encoding="utf-8")
     return page
 
 

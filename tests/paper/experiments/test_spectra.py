@@ -8,7 +8,7 @@ from torch import nn
 from explainfix import explain, fix_
 from explainfix.filters.dct2 import dct_basis
 from explainfix.paper.contrast import samples
-from explainfix.paper.experiments import classification, spectra
+from explainfix.paper.experiments import classification, inference, saliency_check, spectra
 from explainfix.paper.microscopy import train_steering
 from explainfix.paper.scores import METHODS
 from explainfix.paper.setting import Setting
@@ -144,17 +144,22 @@ def test_other_shapes_are_blank():
 def test_the_papers_networks(tmp_path):
     runs = spectra.train(Setting("paper", folder=tmp_path, dry=True))
     learned = [key.network for key in runs if key.network.endswith("from scratch")]
-    assert [network.split(",")[0] for network in learned] == [
-        "ResNet50", "DenseNet121", "EfficientNet-b0",
-    ]  # fmt: skip
+    assert learned == [
+        f"{network}, from scratch"
+        for network in ("ResNet50", "DenseNet121", "EfficientNet-b0")
+        for _ in range(6)
+    ]
     tuned = [run.config for key, run in runs.items() if key.network == "DenseNet121, pretrained"]
     assert {config.fix for config in tuned} == {None, *METHODS[1:]}
 
 
 @pytest.mark.parametrize("scale", ["cpu", "paper"])
 def test_no_run_is_its_own(tmp_path, scale):
-    """All are shared with steering and classification."""
+    """All are shared with steering, classification and what zeroes learned networks."""
     setting = Setting(scale, folder=tmp_path, dry=True)
-    others = [train_steering(setting), classification.train(setting)]
+    others = [
+        train_steering(setting),
+        *(experiment.train(setting) for experiment in (classification, inference, saliency_check)),
+    ]
     known = {run.folder for runs in others for run in runs.values()}
     assert {run.folder for run in spectra.train(setting).values()} <= known
