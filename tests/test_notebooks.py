@@ -1,4 +1,4 @@
-"""The notebooks run from a fresh kernel, leave nothing behind, and are stored with what they show."""
+"""Notebooks run from a fresh kernel, leave nothing behind, and are stored with what they show."""
 
 import runpy
 from pathlib import Path

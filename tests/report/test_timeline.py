@@ -162,7 +162,8 @@ def test_a_layer_is_chosen_by_cell_key_row_or_curve(show):
     page.locator("#layers tbody tr").first.click()
     page.mouse.move(0, 0)
     assert picked.inner_text().startswith("conv0: drift 100%, low frequencies 100% → ")
-    page.evaluate("document.querySelector('.curves').scrollIntoView({block: 'center', behavior: 'instant'})")
+    at_once = "{block: 'center', behavior: 'instant'}"  # the page scrolls smoothly
+    page.evaluate(f"document.querySelector('.curves').scrollIntoView({at_once})")
     box = page.locator(".curves .frame").bounding_box()
     page.mouse.click(box["x"] + 0.99 * box["width"], box["y"] + 2)  # its curve again: no longer
     page.mouse.move(0, 0)
