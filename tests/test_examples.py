@@ -36,7 +36,7 @@ def marked(name):
     return pytest.param(name, marks=pytest.mark.zoo) if name in LONG else name
 
 
-@pytest.mark.parametrize("name", map(marked, PROMISED))
+@pytest.mark.parametrize("name", [marked(name) for name in PROMISED])
 def test_prints_what_it_promises(name, tmp_path):
     command = [sys.executable, EXAMPLES / f"{name}.py", "--tiny"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
