@@ -6,7 +6,7 @@ READY := .venv/ready
 LAB := $(if $(wildcard $(READY)),$(READY),.venv/lab)
 OLDEST := .venv-oldest
 
-.PHONY: demo test quick oldest bench docs lint browser clean
+.PHONY: demo test quick oldest bench docs lint browser release-check clean
 
 demo: $(LAB)  ## what a network learned, without learning its filters, pruned: in one page
 	$(BIN)/python examples/demo.py
@@ -32,6 +32,14 @@ bench: $(READY)  ## times and ratios: the methods, explanations, pruning, traini
 docs: $(READY)  ## the documentation site, in build/site; it opens from disk
 	$(BIN)/python tools/docs/build.py
 	@echo "Wrote build/site/index.html"
+
+release-check: $(READY)  ## build the package as it would be released, check it, and use it
+	rm -rf dist build/wheel build/newcomer
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python tools/check_wheel.py dist/*.whl
+	$(BIN)/python -m pip install --quiet --no-deps --target build/wheel dist/*.whl
+	PYTHONPATH=build/wheel $(BIN)/python tools/newcomer.py build/newcomer
 
 lint: $(READY)
 	$(BIN)/ruff check .

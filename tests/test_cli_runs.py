@@ -203,3 +203,26 @@ def test_one_channel_for_a_model_of_three(work, capsys):
     assert "channels" not in capsys.readouterr().err.partition("does not run")[0]
     assert main(["evaluate", "unetd", *grey]) == 2
     assert "takes 3 channels and the images have 1: build it for 1" in capsys.readouterr().err
+
+
+def test_drift_shows_how_the_spectra_of_a_run_moved(work, capsys):
+    folder = train(capsys, "--model", "my_net.py:net", "--data", "folder:photos")["folder"]
+    assert main(["drift", folder, "-o", "moved.html"]) == 0
+    said = capsys.readouterr().out
+    assert "moved most" in said
+    assert "epoch 2" in said
+    assert "Wrote moved.html." in said
+    assert 'id="moment"' in (work / "moved.html").read_text()
+    assert main(["drift", folder, "-o", "moved.csv"]) == 0
+    assert (work / "moved.csv").read_text().startswith("epoch,step,layer,drift,low_share,ed_0")
+    assert main(["drift", folder, "-o", "moved.json"]) == 0
+    capsys.readouterr()
+    assert main(["drift", "moved.json", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert [seen["epoch"] for seen in record["snapshots"]] == [0, 1, 2]
+    assert main(["drift", "photos"]) == 2
+    assert "'photos' holds no spectra.json" in capsys.readouterr().err
+    assert main(["drift", f"{folder}/data.json"]) == 2
+    assert "this is no timeline of a training" in capsys.readouterr().err
+    assert main(["drift", "nowhere.json"]) == 2
+    assert "nowhere.json" in capsys.readouterr().err

@@ -27,7 +27,14 @@ def blocks(page):
         end = found.end()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+# Trainings of half a minute are left to the full suite.
+EXAMPLES = [
+    pytest.param(page, marks=[pytest.mark.zoo] * ("tutorials" in page.parts), id=name_of(page))
+    for page in PAGES
+]
+
+
+@pytest.mark.parametrize("page", EXAMPLES)
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

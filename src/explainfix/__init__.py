@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .lab.data.dataset import list_datasets as list_datasets
     from .paper import list_experiments as list_experiments
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Explanation",

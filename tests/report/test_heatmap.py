@@ -41,6 +41,16 @@ def test_per_layer_columns_sum_to_one(efficientnet):
     np.testing.assert_allclose(sums, 1)
 
 
+def test_names_below_the_columns_leave_room_for_them():
+    """Networks that nest their modules, such as MONAI's U-Net, name a layer in sixty letters."""
+    why = xf.explain(xf.create_model("monai:UNet/2d"))
+    labels = [label.get_text() for label in why.plot().axes[2].get_xticklabels()]
+    assert labels == ["model.0", "model.1", "model.2"]
+    nested = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 3), torch.nn.Conv2d(1, 1, 3))
+    why = xf.explain(torch.nn.ModuleDict({"a_long_name_for_the_trunk": nested}))
+    assert [label.get_text() for label in why.plot().axes[2].get_xticklabels()] == ["0", "1"]
+
+
 def test_a_single_stem_is_left_out_unless_asked_for():
     why = xf.explain(xf.create_model("torchvision:resnet18"))
     assert main_shapes(why) == [(3, 3)]

@@ -9,6 +9,7 @@ from torch import nn
 
 import explainfix as xf
 from explainfix.explanation import Thresholds, check
+from explainfix.watch import Watch
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -25,6 +26,7 @@ def results():
     yield "CheckReport", check(model, thresholds=Thresholds(idle=0, idle_norm=1))
     yield "PruneReport", xf.channel_prune_(model, image, scores, zero=0.5)
     yield "Recipe", xf.fix_(other, "ghaar", seed=3)
+    yield "Timeline", Watch(other).timeline
     yield "SteerReport", xf.steer_(nn.Sequential(nn.Conv2d(4, 4, 3)), energy=0.9)
 
 
@@ -43,7 +45,7 @@ class Balanced(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("place", range(8))
 def test_every_result_shows_itself(place):
     name, result = list(results())[place]
     assert type(result).__name__ == name

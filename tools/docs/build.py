@@ -6,6 +6,7 @@ error, and so is a page that would load anything from another host.
 """
 
 import html
+import logging
 import re
 import shutil
 import sys
@@ -141,6 +142,7 @@ class _Fetched(HTMLParser):
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     given = [Path(argument).absolute() for argument in sys.argv[1:3]]
     try:
         build_site(*(given or [ROOT / "build/site"]))

@@ -9,17 +9,10 @@ _EXAMPLE = re.compile(r"^>>> .*?(?=\n\s*\n|\Z)", flags=re.DOTALL | re.MULTILINE)
 
 
 def fenced(text: str) -> str:
-    """The text with a fence around every example.
+    r"""The text with a fence around every example.
 
-    >>> print(fenced("What it does.\\n\\n>>> 1 + 1\\n2\\n\\nMore."))
-    What it does.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    <BLANKLINE>
-    More.
+    >>> fenced("It adds.\n\n>>> 1 + 1\n2\n\nMore.")
+    'It adds.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore.'
     """
     return _EXAMPLE.sub(lambda found: f"```pycon\n{found[0]}\n```", text)
 

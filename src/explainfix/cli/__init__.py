@@ -16,6 +16,7 @@ from . import exporting as exporting
 from . import fixing as fixing
 from . import pruning as pruning
 from . import reproducing as reproducing
+from . import shrinking as shrinking
 from . import steering as steering
 from . import training as training
 from . import tuning as tuning

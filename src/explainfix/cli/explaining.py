@@ -151,7 +151,7 @@ def drift_(
     elif output is not None:
         with written(output, overwrite=force) as temporary:
             if output.suffix == ".csv":
-                line.table().to_csv(temporary, index=False)
+                temporary.write_text(as_csv(line.rows()), encoding="utf-8")
             else:
                 line.save(temporary, overwrite=True)
     if as_json:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WORDS = {"agrees": "green", "disagrees": "red", "undecided": "yellow", "not tested": "dim"}
 
 
-def _flag(name: str) -> str:
+def workers_flag(name: str) -> str:
     """A field of `Workers` as its flag."""
     return "workers" if name == "count" else name
 
@@ -36,7 +36,7 @@ def reproduce_(
     data: Annotated[list[str] | None, Parameter(negative="")] = None,
     folder: Path = Path("reproduced"),
     workers: Annotated[
-        Workers | None, Parameter(name="*", name_transform=_flag, negative="")
+        Workers | None, Parameter(name="*", name_transform=workers_flag, negative="")
     ] = None,
     force: Annotated[bool, Parameter(negative="")] = False,
     list_: Annotated[bool, Parameter(name="--list", negative="")] = False,

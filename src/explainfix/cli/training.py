@@ -1,14 +1,9 @@
 """The command that trains: its options, and its progress on the screen."""
 
-import dataclasses
 import os
-import typing
-from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,7 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..lab.run.config import RunConfig, make_config, read_config
 from ..lab.run.metrics import MAIN_SCORE
 from ..lab.run.process import prepare_process
-from .app import Json, app, option_pair, read_whole
+from .app import Json, app, option_pair
+from .flags import flags_of, typed
 from .printing import print_json
 
 if TYPE_CHECKING:
@@ -24,37 +20,7 @@ if TYPE_CHECKING:
 
     Flags = RunConfig
 else:
-
-    def _flag(entry: dataclasses.Field, kind: Any) -> tuple[str, Any, Any]:
-        """A field of the config as a flag that may be left out; tables as NAME=VALUE pairs."""
-        table = typing.get_origin(kind) is Mapping
-        several = table or typing.get_origin(kind) is tuple
-        how = Parameter(
-            name="--" + entry.name.replace("_", "-").removesuffix("s") if table else None,
-            negative=None if kind is bool else "",
-            consume_multiple=several,
-            show_default=_shown(entry.default),
-            converter=read_whole if kind in (int, int | None) else None,
-        )
-        marked = Annotated[(list[str] if table else kind) | None, how]
-        return entry.name, marked, field(default=None)
-
-    def _shown(default: Any) -> str | bool:
-        """A default as one would type it; those that depend on the task are in the text."""
-        if isinstance(default, tuple):
-            return " ".join(default) or False
-        if isinstance(default, bool):
-            return "yes" if default else "no"
-        return False if default is None or default is dataclasses.MISSING else str(default)
-
-    _hints = typing.get_type_hints(RunConfig)
-    Flags = Parameter(name="*")(
-        dataclasses.make_dataclass(
-            "Flags",
-            [_flag(entry, _hints[entry.name]) for entry in dataclasses.fields(RunConfig)],
-            namespace={"__doc__": RunConfig.__doc__, "__module__": __name__},
-        )
-    )
+    Flags = flags_of(RunConfig, __name__)
 
 
 @app.command(name="train")
@@ -104,7 +70,11 @@ def train_(
 def _plan(config: RunConfig) -> str:
     """What is going to be done, in a line."""
     how = ", mixed" if config.mix else ", steered" if config.steer else ""
-    filters = f"filters fixed by {config.fix}{how}" if config.fix else "filters learned"
+    filters = "filters learned"
+    if config.fix:
+        filters = f"filters fixed by {config.fix}{how}"
+    elif Path(config.model).exists():  # a file or a run knows which of its filters are fixed
+        filters = "filters fixed or learned as in it"
     length = "1 epoch" if config.epochs == 1 else f"{config.epochs} epochs"
     return f"Training {config.model} on {config.data}: {filters}, {length}."
 
@@ -170,8 +140,7 @@ class Display:
 
 def _typed(flags: Flags | None) -> dict[str, Any]:
     """The options that were typed."""
-    every = vars(flags) if flags is not None else {}
-    given = {name: value for name, value in every.items() if value is not None}
+    given = typed(flags)
     for name in ("data_options", "fix_options"):
         if name in given:
             given[name] = dict(option_pair(text) for text in given[name])

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +17,14 @@ from ..layers import Convolution, Track, as_found, select_layers
 from ..registry import Shown, unknown
 from ..running import explained, first_not_finite, is_finite, map_tensors, tensors_in
 from ..table import as_frame
+from . import kinds as every_kind  # noqa: F401 (registers them)
 from .batches import Inputs, plain, primary_output, split_batch
+from .kind import ByGradient, Given, Layer, kinds
 from .scores import all_outputs, by_shape
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Kind = Literal["weight_gradient", "gradient"]
 ScoreFunction = Callable[[Any, Any], Tensor]
 
 
@@ -90,12 +91,14 @@ class Saliency(Shown, Mapping[str, Tensor]):
 
 def saliency(
     model: nn.Module,
-    batches: Iterable[Any],
+    batches: Iterable[Any] = (),
     *,
     score: ScoreFunction | None = None,
-    kind: Kind = "weight_gradient",
+    kind: str = "weight_gradient",
+    pointwise: bool = False,
     max_batches: int | None = None,
     error: bool = False,
+    seed: int = 0,
     progress: Track | None = None,
 ) -> Saliency:
     """Score every spatial kernel f by Σ over minibatches of 1ᵀ|d(yᵀ ŷ/ŷ')/df ∘ f|, Eq. (7).
@@ -104,31 +107,29 @@ def saliency(
     `((a, b), y)`, `({"name": a, ...}, y)`, or a dictionary with the names of its forward. y has
     the shape of the (first) output, or is class indices, or a mask; without it all outputs count,
     of whatever the model returns. `score(output, y)` may be any other scalar: it gets the output
-    as the model returned it. `kind="gradient"` leaves out "∘ f". `error=True` adds the standard
-    error that a bootstrap over the minibatches would give. Frozen filters are scored too, and so
-    are computed ones, as by weight_norm. The model runs in eval mode, on copies of the inputs,
-    and is left exactly as it was found.
+    as the model returned it. `error=True` adds the standard error that a bootstrap over the
+    minibatches would give. Frozen filters are scored too, and so are computed ones, as by
+    weight_norm. The model runs in eval mode, on copies of the inputs, and is left exactly as it was
+    found.
+
+    Other kinds are "gradient", which leaves out "∘ f", and, without data, "magnitude", Σ|f|,
+    "batchnorm", the gain of the BatchNorm beside a kernel, and "random", drawn from `seed`.
+    `pointwise=True` scores 1x1 convolutions and linear layers as well, kernels of one weight.
 
     >>> model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 3))
     >>> scores = saliency(model, [(torch.randn(2, 1, 8, 8), torch.tensor([0, 2]))])
     >>> scores["0"].shape
     torch.Size([4, 1])
     """
-    if kind not in ("weight_gradient", "gradient"):
-        raise ValueError(f"kind must be 'weight_gradient' or 'gradient', not {kind!r}")
-    layers = select_layers(model)
-    for path, layer in layers.items():
-        if is_lazy(layer.weight):
-            raise ValueError(f"{path!r} has no weight yet; run the model once on an example first")
-    skipped = {
-        path: f"its weight is {layer.weight.dtype}, not real numbers"
-        for path, layer in layers.items()
-        if not layer.weight.is_floating_point()
-    }
-    scored = {path: layer for path, layer in layers.items() if path not in skipped}
-    if not scored:
-        reasons = "; ".join(f"{path!r}: {why}" for path, why in list(skipped.items())[:3])
-        raise ValueError(f"no layer can be scored: {reasons}")
+    how = kinds.find(kind)
+    scored, skipped = _layers_to_score(model, pointwise=pointwise)
+    if how.of_model is not None:
+        if error:
+            raise ValueError(f"error=True needs a kind that sees batches, and {kind!r} sees none")
+        first = next(iter(batches), None)
+        given = Given(model, seed, None if first is None else _example(first, model))
+        return Saliency(how.of_model(scored, given), kind, 0, None, skipped)
+    assert how.of_gradient is not None
     total = {p: torch.zeros(_grid(layer), dtype=torch.float64) for p, layer in scored.items()}
     squares = {path: torch.zeros_like(value) for path, value in total.items()}
     count = 0
@@ -137,7 +138,8 @@ def saliency(
         model.eval()
         model.requires_grad_(False)
         for batch in progress(limited) if progress else limited:
-            for path, value in _batch_scores(model, scored, batch, score, kind).items():
+            found = _batch_scores(model, scored, batch, score, how.of_gradient)
+            for path, value in found.items():
                 total[path] += value
                 if error:
                     squares[path] += value.square()
@@ -152,6 +154,40 @@ def saliency(
     # Resampling M terms of a sum has the variance M·Var(term), with the terms' own variance.
     errors = {p: (squares[p] - total[p].square() / count).clamp(min=0).sqrt() for p in total}
     return Saliency(total, kind, count, errors if error else None, skipped)
+
+
+def _layers_to_score(
+    model: nn.Module, *, pointwise: bool
+) -> tuple[dict[str, Layer], dict[str, str]]:
+    """The layers whose kernels get scores, and those that get none, with the reason."""
+    layers: dict[str, Layer] = dict(select_layers(model))
+    if pointwise:
+        every = dict(model.named_modules())
+        layers |= {p: m for p, m in every.items() if isinstance(m, (Convolution, nn.Linear))}
+        layers = {path: layers[path] for path in every if path in layers}
+    for path, layer in layers.items():
+        if is_lazy(layer.weight):
+            raise ValueError(f"{path!r} has no weight yet; run the model once on an example first")
+    skipped = {
+        path: f"its weight is {layer.weight.dtype}, not real numbers"
+        for path, layer in layers.items()
+        if not layer.weight.is_floating_point()
+    }
+    scored = {path: layer for path, layer in layers.items() if path not in skipped}
+    if not scored:
+        reasons = "; ".join(f"{path!r}: {why}" for path, why in list(skipped.items())[:3])
+        raise ValueError(f"no layer can be scored: {reasons}")
+    return scored, skipped
+
+
+def _example(batch: object, model: nn.Module) -> tuple[Any, ...] | dict[str, Any]:
+    """What a model can be called with, of a batch."""
+    inputs, _ = split_batch(batch, model)
+    device = next(model.parameters()).device
+    args, kwargs = map_tensors(
+        (inputs.args, inputs.kwargs), lambda tensor: plain(tensor).detach().to(device)
+    )
+    return cast("tuple[Any, ...] | dict[str, Any]", kwargs if kwargs and not args else args)
 
 
 def check_saliency(saliency: Mapping[str, Tensor], layers: Mapping[str, Convolution]) -> None:
@@ -170,12 +206,12 @@ def check_saliency(saliency: Mapping[str, Tensor], layers: Mapping[str, Convolut
 
 def _batch_scores(
     model: nn.Module,
-    layers: Mapping[str, Convolution],
+    layers: Mapping[str, Layer],
     batch: object,
     score: ScoreFunction | None,
-    kind: Kind,
+    kind: ByGradient,
 ) -> dict[str, Tensor]:
-    """1ᵀ|dscore/df ∘ f| of one minibatch, per kernel."""
+    """1ᵀ|dscore/df ∘ f| of one minibatch, or another kind, per kernel."""
     device = next(iter(layers.values())).weight.device
     inputs, y = split_batch(batch, model)
     y = map_tensors(y, lambda tensor: plain(tensor).to(device))
@@ -199,9 +235,8 @@ def _batch_scores(
         if not parts:  # not reached by this pass, such as a head used in training only
             continue
         gradient = sum((part for _, part in parts[1:]), start=parts[0][1])
-        if kind == "weight_gradient":
-            gradient = gradient * parts[0][0].detach()
-        summed = gradient.abs_().flatten(2).sum(2).cpu().double()
+        each = kind(parts[0][0].detach(), gradient)
+        summed = each.reshape(*_grid(layer), -1).sum(2).cpu().double()
         if not summed.isfinite().all():
             raise ValueError(f"the gradient of layer {path!r} is NaN or infinite")
         scores[path] = summed
@@ -209,14 +244,14 @@ def _batch_scores(
 
 
 @contextmanager
-def _weights_in_use(layers: Mapping[str, Convolution]) -> Iterator[dict[str, list[Tensor]]]:
+def _weights_in_use(layers: Mapping[str, Layer]) -> Iterator[dict[str, list[Tensor]]]:
     """The tensors that a pass inside takes for kernels, by path: leaves that want gradients.
 
     A parametrized weight is computed once inside; a hook computes it at every call, and it is
     looked for then.
     """
     used: dict[str, list[Tensor]] = {path: [] for path in layers}
-    others: list[tuple[Convolution, Tensor, bool]] = []
+    others: list[tuple[Layer, Tensor, bool]] = []
     handles = []
 
     def look(weights: list[Tensor]) -> Callable[[nn.Module, Any], None]:
@@ -291,5 +326,5 @@ def _not_finite(model: nn.Module, inputs: Inputs, device: torch.device, output: 
     return f"the model's output is NaN or infinite{where}"
 
 
-def _grid(layer: Convolution) -> tuple[int, int]:
+def _grid(layer: Layer) -> tuple[int, int]:
     return layer.weight.shape[0], layer.weight.shape[1]

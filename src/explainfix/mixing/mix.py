@@ -9,35 +9,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from contextlib import suppress
-from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..changes import remember
 from ..layers import (
     PLAIN_CONVOLUTIONS,
     Convolution,
-    as_found,
     attributes_as_found,
     matching,
     spatial_layers,
     weight_name,
 )
 from ..recipe import recipe_of, recipes
-from ..recording.call import Call
 from ..recording.graph import Graph, Node, Ref
-from ..recording.record import Failed, Recorder
-from ..running import example_input
+from ..recording.noise import Example, record_anyhow
 from ..untrained import teaches_nothing
 from .steered import Split, Steered, is_dense, require_original
 
 # Products with a weight, which combine channels if it is learned.
 _WITH_SUMMAND = ("addmm", "baddbmm", "addbmm", "addmv")  # their first argument is a bias
 _PRODUCTS = ("mm", "bmm", "mv", "linear", *_WITH_SUMMAND)
-_SIZES = (64, 224, 32, 299)  # of images to try, if no example is given
-
-Example = Tensor | tuple[Any, ...] | dict[str, Any]
 
 
 @teaches_nothing
@@ -113,7 +105,7 @@ def unmixed_layers(
     ['2']
     """
     layers = {path: layer for path, layer in spatial_layers(model).items() if is_dense(layer)}
-    graph = _recorded(model, example_inputs)
+    graph = record_anyhow(model, example_inputs, "which layers need mixing")
     fixed = {
         weight_name(path)
         for path, layer in spatial_layers(model).items()
@@ -206,30 +198,3 @@ def _sums_channels(graph: Graph, node: Node) -> bool:
         return True
     channels, groups = graph.shapes[node.inputs[0].number][1], node.args[8]
     return bool(groups == 1 or channels > groups)
-
-
-def _recorded(model: nn.Module, example_inputs: Example | None) -> Graph:
-    """Passes in evaluation and, as far as it gets, in training, where other heads may run."""
-    if example_inputs is not None:
-        return _record(model, example_inputs)
-    problems: list[str] = []
-    axes = next((len(m.kernel_size) for m in model.modules() if isinstance(m, Convolution)), 2)
-    for size in _SIZES if axes < 3 else _SIZES[:1]:
-        try:
-            return _record(model, example_input(model, [size] * axes))
-        except Failed as failed:
-            problems.append(f"{size}: {failed}")
-    raise ValueError(
-        f"which layers need mixing is seen in a pass of the model, and it does not run on noise of "
-        f"sizes {', '.join(map(str, _SIZES))} ({problems[0]}); pass example_inputs"
-    )
-
-
-def _record(model: nn.Module, example_inputs: Example) -> Graph:
-    call = Call.of(example_inputs)
-    with as_found(model), attributes_as_found(model):
-        recorder = Recorder(model)
-        recorder.run(call, training=False)
-        with suppress(Failed):  # a batch of one, labels that are missing: what ran was recorded
-            recorder.run(call, training=True)
-    return recorder.graph

@@ -15,10 +15,10 @@ from ..recipe import mark_fixed, recipe_of
 from ..recording.call import Call
 from .fill import fill_zero_
 from .liveness import plan
-from .outcome import PruneReport
+from .outcome import PruneReport, count_positions
 from .prune import prune_
 from .request import AtLeast, Ghosts, Patterns, Request
-from .settle import analyse, params_left, settle
+from .settle import analyse, settle, share_left
 from .trust import Trust
 from .zero import choose_kernels, zero_
 
@@ -30,6 +30,7 @@ def channel_prune_(
     *,
     zero: float | None = None,
     target_params: float | None = None,
+    target_macs: float | None = None,
     fill: Literal["fillzero"] | None = "fillzero",
     ghosts: Ghosts = "drop",
     keep: Patterns = (),
@@ -38,18 +39,22 @@ def channel_prune_(
 ) -> PruneReport:
     """Zero the least salient kernels, cut every dead channel, fill what is still zero.
 
-    `zero` is the share of kernels to zero; `target_params` instead the share of the parameters to
-    keep, for which the share is searched on the plan alone. `keep` and `keep_at_least` are as in
-    `prune_`; layers to keep are not zeroed either. On any error the model is as it was.
+    `zero` is the share of kernels to zero; `target_params` or `target_macs` instead the share of
+    the parameters or multiply-adds to keep, for which the share is searched on the plan alone.
+    `keep` and `keep_at_least` are as in `prune_`; layers to keep are not zeroed either. On any
+    error the model is as it was.
     """
-    if (zero is None) == (target_params is None):
-        raise ValueError("give either zero=, the share of kernels, or target_params=")
+    if [zero, target_params, target_macs].count(None) != 2:
+        raise ValueError(
+            "give either zero=, the share of kernels, or target_params= or target_macs="
+        )
     request = Request.of(model, ghosts, keep, keep_at_least)
     require_writable_kernels(spatial_layers(model))
     scores = {p: s for p, s in saliency.items() if weight_name(p) not in request.whole}
     if zero is None:
-        assert target_params is not None
-        zero = find_share(model, Call.of(example_inputs), scores, target_params, request)
+        target, of = (target_params, "parameters") if target_macs is None else (target_macs, "macs")
+        assert target is not None
+        zero = find_share(model, Call.of(example_inputs), scores, target, request, of=of)
     choose_kernels(model, scores, zero)  # complain before anything is touched
     before = {
         path: (layer.weight.detach().clone(), recipe_of(layer))
@@ -73,14 +78,23 @@ def channel_prune_(
 
 
 def find_share(
-    model: nn.Module, call: Call, saliency: Mapping[str, Tensor], target: float, request: Request
+    model: nn.Module,
+    call: Call,
+    saliency: Mapping[str, Tensor],
+    target: float,
+    request: Request,
+    *,
+    of: str = "parameters",
 ) -> float:
     """The share of kernels to zero that leaves about `target` of the parameters, by bisection.
+
+    With `of="macs"` that is the target of the multiply-adds.
 
     The passes are recorded once; each try zeroes kernels in place, plans, and puts them back.
     """
     if not 0 < target <= 1:
-        raise ValueError(f"target_params must be above 0 and at most 1, not {target!r}")
+        name = "target_macs" if of == "macs" else "target_params"
+        raise ValueError(f"{name} must be above 0 and at most 1, not {target!r}")
     layers = spatial_layers(model)
     before = {path: layer.weight.detach().clone() for path, layer in layers.items()}
 
@@ -102,15 +116,19 @@ def find_share(
     with zeroed(high), as_found(model):  # learn which guesses about the modules hold
         settled = settle(model, call, request, trust)
 
+    positions = count_positions(settled.state.graph) if of == "macs" else None
+
     def kept(share: float) -> float:
         with zeroed(share):
             state = analyse(settled.state.graph, request, trust)
-            return params_left(model, plan(state, request.ghosts, None, request.at_least)[0])
+            decided = plan(state, request.ghosts, None, request.at_least)[0]
+            return share_left(model, decided, positions)
 
-    least = params_left(model, settled.plan)
+    least = share_left(model, settled.plan, positions)
     if least > target:
+        what = "multiply-adds" if of == "macs" else "parameters"
         raise ValueError(
-            f"even with all but one kernel a layer zeroed {least:.1%} of the parameters stay, "
+            f"even with all but one kernel a layer zeroed {least:.1%} of the {what} stay, "
             f"more than {target:.1%}"
         )
     for _ in range(14):

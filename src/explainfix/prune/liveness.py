@@ -105,6 +105,19 @@ def plan(
     return decided, life
 
 
+def plan_without(state: State, gone: NDArray[np.bool_], at_least: Mapping[str, int]) -> Plan:
+    """The cut if these channels, by label, are all that go, and what must stay with others stays.
+
+    That is what `plan` finds once nothing reads them, or a little less: channels that only they
+    needed go too. It looks at no number, so that many can be tried.
+    """
+    life = Life(state)
+    life.wake(np.flatnonzero(~gone))
+    while _feed(state, life, at_least):
+        pass
+    return Plan(_kept_indices(state, life), _groups_left(state, life), _numbers(state, life))
+
+
 def _how_many_live(labels: list[Tensor], life: Life) -> int:
     if not labels:
         return 0

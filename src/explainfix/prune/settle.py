@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -235,12 +236,24 @@ def _spread_of(outputs: list[Tensor], variation: Variation) -> float:
 
 def params_left(model: nn.Module, decided: Plan) -> float:
     """The share of the parameters that a plan leaves."""
+    return share_left(model, decided)
+
+
+def share_left(
+    model: nn.Module, decided: Plan, positions: Mapping[str, int] | None = None
+) -> float:
+    """The share of the parameters that a plan leaves, or of the multiply-adds.
+
+    Those are asked for by `positions`, how often each layer's weight is applied, by its path.
+    """
     left = total = 0
     for name, parameter in model.named_parameters():
+        path, _, kind = name.rpartition(".")
+        times = 1 if positions is None else positions.get(path, 0) * (kind == "weight")
         lengths = list(parameter.shape)
-        total += parameter.numel()
+        total += parameter.numel() * times
         for axis in range(len(lengths)):
             if (name, axis) in decided.keep:
                 lengths[axis] = decided.keep[name, axis].shape[-1]
-        left += math.prod(lengths)
+        left += math.prod(lengths) * times
     return left / max(total, 1)

@@ -14,6 +14,7 @@ from ..explanation.advice import stage_of
 from ..explanation.explanation import Explanation
 from ..extras import needed_for
 from ..registry import views
+from .labels import short_labels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,11 +72,12 @@ def plot_heatmap(
 
 
 def _name_layers(column: Any, paths: list[str]) -> None:
-    """Name each layer below its column, or, where there are too many, each stage."""
+    """Name each layer below its column, or, where names are too many or too long, each stage."""
     last = column[-1]
     last.set_xlabel("spatial layers, first to last", fontsize=8)
-    if len(paths) <= 30:
-        last.set_xticks(range(len(paths)), paths, rotation=90, fontsize=6.5)
+    labels = short_labels(paths)
+    if len(paths) <= 30 and max(map(len, labels)) <= 30:
+        last.set_xticks(range(len(paths)), labels, rotation=90, fontsize=6.5)
         return
     stages = list(stage_of(paths).values())
     starts = [i for i, stage in enumerate(stages) if i == 0 or stage != stages[i - 1]]

@@ -19,6 +19,7 @@ from ..recipe import Recipe
 from ..registry import views
 from ..steering.outcome import SteerReport
 from ..untrained import RANDOM
+from ..watch.timeline import Timeline
 from .condense import Condensed
 from .page import percent, rough
 from .pruning import pruning_data
@@ -153,6 +154,30 @@ def _(found: Comparison) -> Card:
         headings=["layer", "change", "kernels changed", "low frequencies", "fixed by"],
         rows=rows,
         picture=picture,
+    )
+
+
+@card_of.register
+def _(line: Timeline) -> Card:
+    ends = [
+        (path, line.drift(path).tolist(), line.low_share(path).tolist()) for path in line.layers
+    ]
+    ends.sort(key=lambda end: -end[1][-1] if math.isfinite(end[1][-1]) else 0.0)
+    return Card(
+        title=f"Timeline of {line.title}, until {line.snapshots[-1].name}",
+        sentences=[line.verdict],
+        headings=["layer", "drift", "low frequencies", "fixed by"],
+        rows=[
+            [
+                path or "(the model)",
+                percent(drift[-1] if math.isfinite(drift[-1]) else None),
+                " → ".join(
+                    percent(end if math.isfinite(end) else None) for end in (low[0], low[-1])
+                ),
+                line.layers[path].fixed_by or "",
+            ]
+            for path, drift, low in ends
+        ],
     )
 
 

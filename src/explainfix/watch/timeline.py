@@ -16,9 +16,9 @@ from torch import Tensor
 from ..explanation.basis import Basis, make_basis
 from ..explanation.compare import as_change, spectral_distance
 from ..explanation.spectrum import Spectrum, low_frequencies, reduced
-from ..extras import needed_for
 from ..registry import Shown, views
 from ..store import written
+from ..table import as_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,19 +220,20 @@ class Timeline(Shown):
         except ValueError as error:
             raise ValueError(f"{str(path)!r}: {error}") from None
 
-    def table(self) -> pd.DataFrame:
+    def rows(self) -> list[dict[str, Any]]:
         """A row per snapshot and layer: its drift, its share of low frequencies, `ed_0`, …"""
-        with needed_for("a table"):
-            import pandas as pd
         moved = {path: (self.drift(path), self.low_share(path)) for path in self.layers}
-        rows = [
+        return [
             {"epoch": seen.epoch, "step": seen.step, "layer": path}
             | {"drift": float(moved[path][0][i]), "low_share": float(moved[path][1][i])}
             | {f"ed_{k}": value for k, value in enumerate(ed.tolist())}
             for i, seen in enumerate(self.snapshots)
             for path, ed in seen.ed.items()
         ]
-        return pd.DataFrame(rows)
+
+    def table(self) -> pd.DataFrame:
+        """The rows as a pandas DataFrame."""
+        return as_frame(self.rows())
 
     def to_html(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the page with a slider over the snapshots: one file, no network."""

@@ -12,7 +12,15 @@ from torchmetrics.functional.classification import (
     multiclass_stat_scores,
 )
 
-from explainfix.lab.run.metrics import MAIN_SCORE, Outcomes, count_pixels, score, weighted_auc
+from explainfix.lab.run.metrics import (
+    MAIN_SCORE,
+    Outcomes,
+    Score,
+    Scores,
+    count_pixels,
+    score,
+    weighted_auc,
+)
 
 NAN = float("nan")
 
@@ -140,3 +148,15 @@ def test_table_and_main_scores():
     assert got.scores[0].name == MAIN_SCORE["segmentation"]
     with pytest.raises(ValueError, match="no image"):
         score(Outcomes("segmentation", ("x",), counts[:0]))
+
+
+def test_scores_are_readable_where_they_are_the_result():
+    found = Scores((Score("dice", 0.75, 0.5, 0.875), Score("dice organ", 1.0)), 1, interval="none")
+    assert repr(found).splitlines() == [
+        "Scores on 1 image; interval: none",
+        "dice        0.7500 (0.5000 to 0.8750)",
+        "dice organ  1.0000",
+    ]
+    assert found["dice"].value == 0.75
+    with pytest.raises(ValueError, match="unknown score 'dise': did you mean 'dice'"):
+        found["dise"]

@@ -23,6 +23,7 @@ from explainfix.lab.run.evaluation import evaluate
 from explainfix.lab.run.folder import read_run
 from explainfix.lab.run.process import keep_large_blocks
 from explainfix.lab.run.train import train
+from explainfix.watch import Timeline
 
 NETWORKS = """
 import torch
@@ -167,6 +168,7 @@ def test_killed_at_any_moment_a_run_ends_as_if_nothing_had_happened(config, tmp_
         assert same_weights(whole / name, killed / name)
     assert without_times(read_run(killed)) == without_times(read_run(whole))
     assert sorted(f.name for f in killed.iterdir()) == sorted(f.name for f in whole.iterdir())
+    assert (killed / "spectra.json").read_text() == (whole / "spectra.json").read_text()
 
 
 @pytest.mark.parametrize("stop", [(0, 2), (1, 1)])
@@ -258,7 +260,48 @@ def test_another_run_under_the_same_name_is_refused(config, tmp_path):
 
 def test_events_for_tensorboard(config, tmp_path):
     run = train(replace(config, tensorboard=True), runs=tmp_path)
-    assert list((run.folder / "events").glob("events.*"))
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    read = events.EventAccumulator(str(run.folder / "events"))
+    read.Reload()
+    for name, value in run.history[-1].items():
+        if name != "epoch":
+            last = read.Scalars(name.replace(" ", "/", 1))[-1]
+            assert (last.step, last.value) == (2, pytest.approx(value, rel=1e-6))
+    drift = read.Scalars("explainfix/drift/0")
+    assert [(event.step, event.value) for event in drift] == [(1, 0), (2, 0)]  # it is fixed
+
+
+def test_a_run_records_how_its_spectra_moved(config, tmp_path):
+    run = train(replace(config, fix=None), runs=tmp_path)
+    line = Timeline.load(run.folder / "spectra.json")
+    assert [seen.epoch for seen in line.snapshots] == [0, 1, 2]
+    ends = xf.explain(run.model("last"))
+    assert torch.equal(line.spectrum("0").ed, ends["0"].ed)
+    assert line.drift("0")[-1] > 0
+    longer = train(replace(config, fix=None, epochs=3), runs=tmp_path)  # goes on from that
+    again = Timeline.load(longer.folder / "spectra.json")
+    assert again.as_dict()["snapshots"][:3] == line.as_dict()["snapshots"]
+    assert [seen.epoch for seen in again.snapshots] == [0, 1, 2, 3]
+
+
+def test_a_run_that_recorded_none_begins_with_its_true_start(config, tmp_path):
+    short = train(replace(config, fix=None, epochs=1), runs=tmp_path)
+    start = Timeline.load(short.folder / "spectra.json").as_dict()["snapshots"][0]
+    (short.folder / "spectra.json").unlink()
+    longer = train(replace(config, fix=None), runs=tmp_path)
+    line = Timeline.load(longer.folder / "spectra.json")
+    assert line.as_dict()["snapshots"][0] == start
+    assert [seen.epoch for seen in line.snapshots] == [0, 2]
+
+
+def test_a_network_without_spatial_layers_trains_as_well(config, networks, tmp_path):
+    with networks.open("a") as file:
+        file.write(
+            "\ndef pointwise(num_classes, in_channels):\n"
+            "    return nn.Sequential(nn.Conv2d(in_channels, num_classes, 1))\n"
+        )
+    run = train(replace(config, model=f"{networks}:pointwise", fix=None), runs=tmp_path / "runs")
+    assert not (run.folder / "spectra.json").exists()
 
 
 def test_nan_stops_a_run_and_names_the_layer(config, networks, tmp_path):

@@ -196,7 +196,7 @@ def start_run(folder: Path, config: RunConfig) -> None:
 
 def write_signature(folder: Path, config: RunConfig, dataset: Dataset) -> None:
     """Write into a run's folder what its model needs to be of use without its data."""
-    about = {"model": _network_of(config.model), **dataset.as_dict()}
+    about = {"model": network_of(config.model), **dataset.as_dict()}
     with writing(folder / DATA) as file:
         file.write_text(json.dumps(about, indent=2) + "\n")
 
@@ -216,7 +216,7 @@ def read_signature(folder: Path) -> tuple[str, Signature]:
         raise ValueError(f"{str(path)!r} is damaged: {error!r}") from None
 
 
-def _network_of(model: str) -> str:
+def network_of(model: str) -> str:
     """What built a run's network, so that it can be found from anywhere.
 
     Of a run that goes on from another what built that one. Only what the user typed may choose

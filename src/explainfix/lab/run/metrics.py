@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...extras import needed_for
+from ...registry import unknown
 from ..data.dataset import Task, as_outputs
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class Score:
     low: float | None = None
     high: float | None = None
 
+    def __str__(self) -> str:
+        between = "" if self.low is None else f" ({self.low:.4f} to {self.high:.4f})"
+        return f"{self.value:.4f}{between}"
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -58,7 +63,10 @@ class Scores:
     interval: str = "none"
 
     def __getitem__(self, name: str) -> Score:
-        return next(score for score in self.scores if score.name == name)
+        found = {score.name: score for score in self.scores}
+        if name not in found:
+            raise unknown("score", name, found)
+        return found[name]
 
     def table(self) -> "pd.DataFrame":
         """A row per score."""
@@ -66,6 +74,14 @@ class Scores:
             import pandas as pd
         rows = {score.name: (score.value, score.low, score.high) for score in self.scores}
         return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"])
+
+    def __repr__(self) -> str:
+        images = f"{self.images:,} image{'s' * (self.images != 1)}"
+        width = max((len(score.name) for score in self.scores), default=0)
+        return "\n".join(
+            [f"Scores on {images}; interval: {self.interval}"]
+            + [f"{score.name:{width}}  {score}" for score in self.scores]
+        )
 
 
 def count_pixels(logits: Tensor, masks: Tensor) -> Tensor:
@@ -98,16 +114,48 @@ def score(
     if not resamples:
         pairs = zip(names, values[0].tolist(), strict=True)
         return Scores(tuple(Score(*pair) for pair in pairs), n, left_out)
-    generator = generator or torch.Generator().manual_seed(0)
-    drawn = torch.randint(n, (resamples, n), generator=generator)
-    weights = torch.zeros(resamples, n, dtype=torch.float64)
-    weights.scatter_add_(1, drawn, torch.ones_like(weights))
-    _, again = compute(outcomes, weights)
-    tail = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
-    low, high = again.nanquantile(tail, dim=0)
+    _, again = compute(outcomes, _resampled(n, resamples, generator))
+    low, high = again.nanquantile(_tails(level), dim=0)
     rows = zip(names, values[0].tolist(), low.tolist(), high.tolist(), strict=True)
     interval = f"{level:.0%} percentile bootstrap over images, {resamples} resamples"
     return Scores(tuple(Score(*row) for row in rows), n, left_out, interval)
+
+
+def score_difference(
+    first: Outcomes,
+    second: Outcomes,
+    *,
+    resamples: int = 1000,
+    level: float = 0.95,
+    generator: torch.Generator | None = None,
+) -> Score:
+    """By how much the second model's main score is higher, with the paired bootstrap interval.
+
+    Both have answered for the same images, and every resample draws the same ones of both.
+    """
+    if (first.task, len(first)) != (second.task, len(second)):
+        raise ValueError(
+            f"scores are compared on the same images: {len(first)} of {first.task} and "
+            f"{len(second)} of {second.task} are not"
+        )
+    compute, n = _SCORES[first.task], len(first)
+    weights = torch.cat([torch.ones(1, n).double(), _resampled(n, resamples, generator)])
+    once, again = (compute(outcomes, weights)[1][:, 0] for outcomes in (first, second))
+    apart = again - once
+    low, high = apart[1:].nanquantile(_tails(level)).tolist()
+    return Score(MAIN_SCORE[first.task], float(apart[0]), low, high)
+
+
+def _resampled(n: int, resamples: int, generator: torch.Generator | None) -> Tensor:
+    """How often each of n images is in each resample, `(resamples, n)`."""
+    generator = generator or torch.Generator().manual_seed(0)
+    drawn = torch.randint(n, (resamples, n), generator=generator)
+    weights = torch.zeros(resamples, n, dtype=torch.float64)
+    return weights.scatter_add_(1, drawn, torch.ones_like(weights))
+
+
+def _tails(level: float) -> Tensor:
+    return torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
 
 
 def single_class_tasks(outcomes: Outcomes) -> tuple[str, ...]:
