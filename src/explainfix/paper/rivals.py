@@ -1,7 +1,7 @@
 """The networks that `landscape` compares ours with: scattering, Gabor filters, magnitude pruning.
 
-Beside them EfficientNet as the authors trained it. A run names one as FILE.py:FACTORY, so that any
-process can build it; the last lines are the names.
+Beside them EfficientNet as the authors trained it, and MobileNetV2 of other widths. A run names one
+as FILE.py:FACTORY, so that any process can build it; the last lines are the names.
 """
 
 import math
@@ -223,6 +223,19 @@ def efficientnet(
     return model
 
 
+def mobilenet(width: float, num_classes: int = 5, in_channels: int = 1) -> nn.Module:
+    """torchvision's MobileNetV2, so many times as wide."""
+    from torchvision.models import mobilenet_v2
+
+    model: nn.Module = mobilenet_v2(width_mult=width, num_classes=num_classes)
+    stem = model.get_submodule("features.0.0")
+    assert isinstance(stem, nn.Conv2d)
+    grey = nn.Conv2d(in_channels, stem.out_channels, 3, 2, 1, bias=False)
+    nn.init.kaiming_normal_(grey.weight, mode="fan_out")
+    model.set_submodule("features.0.0", grey)
+    return model
+
+
 gabor_smoke = partial(gabor, "timm:test_resnet")
 gabor_cpu = partial(gabor, "timm:resnet26")
 gabor_paper = partial(gabor, "torchvision:resnet50")
@@ -238,3 +251,5 @@ efficientnet_b3 = partial(efficientnet, "tf_efficientnet_b3")
 efficientnet_b4 = partial(efficientnet, "tf_efficientnet_b4")
 efficientnet_b5 = partial(efficientnet, "tf_efficientnet_b5")
 efficientnet_b0_imagenet = partial(efficientnet, "tf_efficientnet_b0.ap_in1k", True)
+mobilenet_050 = partial(mobilenet, 0.5)
+mobilenet_140 = partial(mobilenet, 1.4)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import torch
 from safetensors.torch import save_file
+from torch import nn
 
 from ..lab.run.checkpoint import writing
 from ..lab.run.config import RunConfig
@@ -77,6 +80,7 @@ NETWORKS: dict[Scale, dict[str, Network]] = {
     },
 }
 FAMILIES = ("resnet", "densenet", "efficientnet")  # of the paper
+FINDINGS = 5  # CheXpert's
 TUNING = 4  # epochs from ImageNet weights at cpu scale
 GUIDE = "imagenet"  # the guide that ships, of networks without ImageNet weights of their own
 
@@ -127,7 +131,7 @@ def own_weights(setting: Setting, network: Network, trained: str) -> dict[str, s
     if ":" not in network.model:
         return {"model": factory(f"{network.model}_imagenet")}
     name, file = split_weights(trained)
-    return {"model": name, "weights": file or "pretrained"}
+    return {"model": name, "weights": str(beginning(Path(file))) if file else "pretrained"}
 
 
 def all_starts(setting: Setting) -> list[Start]:
@@ -173,9 +177,32 @@ def trained_name(setting: Setting, family: str) -> str | None:
         if setting.scale == "cpu":
             load_trunk(model, network.trained or "")
         file.parent.mkdir(parents=True, exist_ok=True)
-        with writing(file) as temporary:
-            save_file({k: v.contiguous() for k, v in model.state_dict().items()}, temporary)
+        begin = with_small_head(network.model, model)
+        for path, one in ((beginning(file), begin), (file, model)):
+            with writing(path) as temporary:
+                save_file({k: v.contiguous() for k, v in one.state_dict().items()}, temporary)
     return f"{network.model}@{file}"
+
+
+def beginning(file: Path) -> Path:
+    """The file that runs begin with, beside the file of the whole network."""
+    return file.with_stem(f"{file.stem}-begin")
+
+
+def with_small_head(spec: str, trained: nn.Module) -> nn.Module:
+    """A trained network with a new head for the findings that begins near zero.
+
+    timm's heads begin so large that the few steps of cpu scale are spent on making them small.
+    """
+    model = create_seeded(spec, num_classes=FINDINGS)
+    theirs = trained.state_dict()
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if theirs[name].shape == value.shape:
+                value.copy_(theirs[name])
+            else:
+                value.mul_(0.01 / value.std() if value.dim() > 1 else 0.0)
+    return model
 
 
 def options(setting: Setting) -> dict[str, Any]:

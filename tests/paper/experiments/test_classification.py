@@ -128,7 +128,7 @@ def test_with_them_two_networks_are(tmp_path, monkeypatch):
     runs = classification.train(Setting("cpu", folder=tmp_path / "out", dry=True))
     assert len(runs) == 6 * (4 + 5 + 5 + 5 + 5)
     config = runs[Key("mobilenet", "pretrained", "ghaar", 0)].config
-    assert config.weights == str(tmp_path / "out/weights/mobilenet_v2.safetensors")
+    assert config.weights == str(tmp_path / "out/weights/mobilenet_v2-begin.safetensors")
     guided = runs[Key("efficientnet", "pretrained", "guidedsteer", 0)].config
     own = tmp_path / "out/weights/efficientnet_lite0.safetensors"
     assert guided.fix_guide == f"timm:efficientnet_lite0@{own}"

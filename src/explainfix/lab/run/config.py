@@ -211,11 +211,18 @@ class RunConfig:
         if self.zero is not None:
             if not 0 < self.zero < 1:
                 raise ValueError(f"zero must be above 0 and below 1, not {self.zero!r}")
-            if self.fix is None and not self.model.endswith(".safetensors"):
+            if self.fix is None and not self._goes_on:
                 raise ValueError("zero needs fix, or a saved model whose filters are fixed")
         if not self.evaluate_on:
             raise ValueError("evaluate_on must name a split to score")
         choose_steps((), self.augment)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the model is a file or a run's folder, which may have fixed filters, no name."""
+        return self.model.endswith(".safetensors") or (
+            ":" not in self.model and len(Path(self.model).parts) > 1
+        )
 
     def resolved(self, task: Task, classes: int = 1) -> "RunConfig":
         """The same with every default that depends on the task filled in."""

@@ -58,12 +58,19 @@ def train(setting: Setting) -> dict[Key, Run]:
 def networks(setting: Setting) -> list[Start]:
     """From small to large, with random weights; at cpu scale the middle one is classification's."""
     if setting.scale == "smoke":
-        return [_start(name, name) for name in ("test_efficientnet", "tinynet_e")]
+        names = ("test_efficientnet", "tinynet_e")
+        return [Start(name, "scratch", name, {"model": f"timm:{name}"}) for name in names]
     if setting.scale == "cpu":
         [middle] = [start for start in starts(setting, "scratch") if start.family == "mobilenet"]
         epochs = middle.options["epochs"]
         small, large = (
-            _start(f"mobilenetv2_{width}", f"{int(width) / 100:g} as wide", epochs=epochs)
+            Start(
+                f"mobilenet_{width}",
+                "scratch",
+                f"{int(width) / 100:g} times as wide",
+                {"model": factory(f"mobilenet_{width}"), "epochs": epochs},
+                seeds=4,
+            )
             for width in ("050", "140")
         )
         return [small, middle, large]
@@ -77,10 +84,6 @@ def networks(setting: Setting) -> list[Start]:
         )
         for size in range(6)
     ]
-
-
-def _start(name: str, title: str, **options: int) -> Start:
-    return Start(name, "scratch", title, {"model": f"timm:{name}", **options}, seeds=4)
 
 
 def methods(setting: Setting) -> tuple[str, ...]:

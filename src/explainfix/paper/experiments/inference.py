@@ -52,7 +52,7 @@ def train(setting: Setting) -> dict[ZeroedKey, Run]:
     later = {}
     for key, trained in first.items():
         start, share = begins[key.family]
-        on = {"model": str(trained.folder / "best.safetensors"), "weights": None}
+        on = {"model": str(trained.folder), "weights": None}
         method = key.method.partition(" ")[0]
         key = replace(key, method=method, zeroed=share if method == "unchanged" else 0.0)
         changes = zeroed_options(setting, share) if key.zeroed else {}

@@ -68,7 +68,7 @@ def train(setting: Setting) -> dict[ZeroedKey, Run]:
         for seed in seeds(setting, start, paper=6):
             trained = runs[ZeroedKey(family, "learned", 0.0, seed)]
             changes = zeroed_options(setting, share)
-            changes["zero_from"] = str(trained.folder / "best.safetensors")
+            changes["zero_from"] = str(trained.folder)
             key = ZeroedKey(family, "unchanged", share, seed)
             zeroed[key] = configure(setting, start, "unchanged", seed, **changes)
     return runs | setting.sweep(zeroed)
