@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from ...registry import Shown, views
+from ...table import as_frame
 from ...zoo.opening import open_network
 from ..run.metrics import Score
 from .goal import WORDS, Asked, End
@@ -66,8 +67,6 @@ class Shrunk(Shown):
 
     def table(self) -> pd.DataFrame:
         """A row per round: what it costs, as shares of the original's, and its score."""
-        import pandas as pd
-
         rows = [
             {
                 "round": each.number,
@@ -82,7 +81,7 @@ class Shrunk(Shown):
             }
             for each in self.rounds
         ]
-        return pd.DataFrame(rows).set_index("round")
+        return as_frame(rows, "round")
 
     def as_dict(self) -> dict[str, Any]:
         """All of it but the layers, as JSON can hold it."""
