@@ -1,4 +1,4 @@
-"""What the experiments on spectra share: networks explained, distances, and heatmaps."""
+"""What the experiments on spectra share: networks explained, what is measured, and heatmaps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 
 from ..explanation import Explanation, explain, saliency
+from ..explanation.advice import stage_of
 from ..explanation.compare import spectral_distance
 from ..filters.dct2 import frequency_order
 from ..fix import fix_
@@ -28,6 +30,7 @@ from .scores import Array
 from .setting import Batches, Setting, first_batches
 
 ENOUGH = 64  # a layer with fewer kernels than this says little about its distribution
+LONG = 3  # layers that make a stage
 MOVED = 0.05  # the share of a layer's energy that may lie elsewhere
 _MOVED = Measure(
     f"the share of e(2) that GuidedSteer has elsewhere than its guide, the median over the layers "
@@ -193,6 +196,119 @@ def untrained_cases(setting: Setting) -> Iterator[Case]:
         by_gradient = weigh(network, images, title, kind="gradient")
         plain = explain(network, title=title)
         yield Case(title, "learned", 0, plain, weighted, by_gradient, None)
+
+
+def low_leads(explanations: Sequence[Explanation]) -> list[float]:
+    """The share of the lowest frequency in e(0) of 3x3 kernels less that of the highest."""
+    totals = [why.totals.get((3, 3)) for why in explanations]
+    spectra = [total.e0 for total in totals if total is not None and total.e0 is not None]
+    return [float((e0[0] - e0[-1]) / e0.sum()) for e0 in spectra]
+
+
+def early_lead(why: Explanation) -> float:
+    """The share of energy in the first half of the layers, less a half; a middle one is halved."""
+    sums = np.array([float(spectrum.ed.sum()) for spectrum in why.values()])
+    half = len(sums) // 2
+    first = sums[:half].sum() + (sums[half] / 2 if len(sums) % 2 else 0.0)
+    return float(first / sums.sum() - 0.5)
+
+
+def summed_leads(explanations: Sequence[Explanation]) -> list[float]:
+    """The same of the sum of the layers' own e(0)."""
+    found = []
+    for why in explanations:
+        layers = [s.e0 for s in why.values() if s.e0 is not None and s.shape == (3, 3)]
+        e0 = sum(layers[1:], layers[0])
+        found.append(float((e0[0] - e0[-1]) / e0.sum()))
+    return found
+
+
+def falling_stages(explanations: Sequence[Explanation]) -> list[float]:
+    """Of each network the share of long stages whose later half has less energy, less a half."""
+    found = []
+    for why in explanations:
+        stages: dict[str, list[float]] = {}
+        for path, stage in stage_of(list(why)).items():
+            stages.setdefault(stage, []).append(float(why[path].ed.sum()))
+        falls = [
+            np.mean(sums[-(len(sums) // 2) :]) < np.mean(sums[: len(sums) // 2])
+            for sums in stages.values()
+            if len(sums) >= LONG
+        ]
+        if falls:
+            found.append(float(np.mean(falls)) - 0.5)
+    return found
+
+
+def layer_share(why: Explanation) -> float:
+    """The share of its layers that a network's weighted energy needs, (Σe)²/Σe²/n."""
+    sums = np.array([float(spectrum.ed.sum()) for spectrum in why.values()])
+    return float(sums.sum() ** 2 / (sums**2).sum() / len(sums))
+
+
+def nearer_by_saliency(cases: Sequence[Case]) -> dict[tuple[str, int], float]:
+    """How much nearer to each other saliency brings the heatmaps of a network's initialisations."""
+    groups: dict[tuple[str, int], list[Case]] = {}
+    for case in cases:
+        if case.weighted is not None:
+            groups.setdefault((case.network, case.seed), []).append(case)
+    found = {}
+    for group, mine in groups.items():
+        if len(mine) > 2:
+            apart = [
+                float(np.mean([_apart(a, b) for a, b in combinations(whys, 2)]))
+                for whys in ([c.plain for c in mine], [c.weighted for c in mine if c.weighted])
+            ]
+            found[group] = apart[0] - apart[1]
+    return found
+
+
+def _apart(first: Explanation, second: Explanation) -> float:
+    """The share of energy that lies elsewhere, over all layers and filters."""
+    a, b = (np.nan_to_num(stack_energies(why)) for why in (first, second))
+    return float(np.abs(a / a.sum() - b / b.sum()).sum() / 2)
+
+
+def unevenness(cases: Sequence[Case]) -> dict[str, list[float]]:
+    """How far DCT2 is from even, a mean over the layers of each network; the worst seed."""
+    off: dict[str, float] = {}
+    for case in cases:
+        if case.method == "dct2":
+            layers = [
+                spectral_distance(case.plain[path].ed, case.plain[path].ed * 0 + 1)
+                for path in large_layers(case.plain)
+            ]
+            off[case.network] = max(float(np.mean(layers)), off.get(case.network, 0.0))
+    return {name: [value] for name, value in off.items()}
+
+
+def frequencies(cases: Sequence[Case]) -> dict[str, list[float]]:
+    """The mean frequency of GHaar and Psine less an even spread's, by network and shape."""
+    found: dict[str, list[float]] = {}
+    for case in cases:
+        if case.method in ("ghaar", "psine"):
+            for shape in main_shapes(case.plain):
+                name = f"{LABELS[case.method]}, {case.network}, {shape[0]}x{shape[0]}"
+                ed = np.asarray(case.plain.totals[shape].ed)
+                found.setdefault(name, []).append(float(above_even(ed, shape[0])))
+    return found
+
+
+def guided_distances(cases: Sequence[Case]) -> list[float]:
+    """GuidedSteer from the network's own ImageNet filters, the median over layers of each run."""
+    guides = {(c.network, c.seed): c.plain for c in cases if c.method == "unchanged"}
+    return [
+        float(
+            np.median(
+                [
+                    spectral_distance(guides[case.network, case.seed][path].ed, case.plain[path].ed)
+                    for path in large_layers(case.plain)
+                ]
+            )
+        )
+        for case in cases
+        if case.method == "guidedsteer"
+    ]
 
 
 def plot_heatmap(why: Explanation) -> Figure:

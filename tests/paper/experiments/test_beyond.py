@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.ndimage import gaussian_filter
 
+from explainfix.lab.data.dataset import Listed, Sample, draw_share
 from explainfix.lab.run.folder import open_data
 from explainfix.paper import xrays
 from explainfix.paper.contrast import pick
@@ -133,7 +134,16 @@ def test_fewer_images_are_seen_more_often_and_are_part_of_the_others(tmp_path):
     assert set(half.names) < set(whole.names)
     place = whole.names.index(half.names[3])
     assert half[3].image.equal(whole[place].image)
-    assert half.targets[3].equal(whole[place].target)
+    assert half[3].target.nan_to_num(9).equal(whole[place].target.nan_to_num(9))
+
+
+def test_labels_that_are_known_go_with_their_images():
+    labels = torch.eye(10)
+    whole = Listed(tuple("abcdefghij"), lambda i: Sample(torch.empty(0), labels[i]), labels)
+    half = draw_share(whole, 0.5, seed=3)
+    assert half.targets.equal(torch.stack([half[i].target for i in range(5)]))
+    assert set(draw_share(whole, 0.2, seed=3).names) < set(half.names)
+    assert draw_share(whole, 0.5, seed=4).names != half.names
 
 
 def test_blur_is_scipys():

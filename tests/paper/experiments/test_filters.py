@@ -66,7 +66,7 @@ def test_the_guide_is_recognised_and_noise_is_not_it():
     assert word("guided", {"GuidedSteer": [0.01, 0.011], "its guide, resampled": [0.01, 0.01]}) == (
         "agrees"
     )
-    assert word("guided", {"GuidedSteer": [0.1, 0.11]}) == "disagrees"
+    assert word("guided", {"GuidedSteer": [0.1, 0.101]}) == "disagrees"
     found = guided_scores(nn.Sequential(nn.Conv2d(8, 64, 3)), range(2))
     assert {key.name for key in found} == {"GuidedSteer", "its guide, resampled"}
     assert max(found.values()) < 0.05

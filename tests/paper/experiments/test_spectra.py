@@ -7,6 +7,7 @@ from torch import nn
 
 from explainfix import explain, fix_
 from explainfix.filters.dct2 import dct_basis
+from explainfix.paper import spectral
 from explainfix.paper.contrast import samples
 from explainfix.paper.experiments import classification, inference, saliency_check, spectra
 from explainfix.paper.microscopy import train_steering
@@ -32,15 +33,15 @@ def explained(model, *weights):
 
 def test_the_lead_of_low_frequencies_by_hand():
     # Filter 0 is the constant: all of e(0) is in the lowest; 8 has the highest on both axes.
-    assert spectra.low_leads([explained(network(0, 0), 1, 1)]) == pytest.approx([1], abs=1e-6)
-    assert spectra.low_leads([explained(network(8, 8), 1, 1)]) == pytest.approx([-1], abs=1e-6)
+    assert spectral.low_leads([explained(network(0, 0), 1, 1)]) == pytest.approx([1], abs=1e-6)
+    assert spectral.low_leads([explained(network(8, 8), 1, 1)]) == pytest.approx([-1], abs=1e-6)
     # Energies 4·9 and 4·1, whose square roots count: (6 - 2) / 8
-    assert spectra.low_leads([explained(network(0, 8), 9, 1)]) == pytest.approx([0.5])
+    assert spectral.low_leads([explained(network(0, 8), 9, 1)]) == pytest.approx([0.5])
 
 
 def test_the_lead_of_early_layers_by_hand():
-    assert spectra.early_lead(explained(network(0, 3), 3, 1)) == pytest.approx(0.25)
-    assert spectra.early_lead(explained(network(0, 3, 5), 1, 2, 1)) == pytest.approx(0, abs=1e-7)
+    assert spectral.early_lead(explained(network(0, 3), 3, 1)) == pytest.approx(0.25)
+    assert spectral.early_lead(explained(network(0, 3, 5), 1, 2, 1)) == pytest.approx(0, abs=1e-7)
 
 
 def word(key, scores):
@@ -64,22 +65,22 @@ def test_stages_that_tail_off():
 
     falling, rising = (3.0, 2.0, 1.0), (1.0, 2.0, 3.0)
     models = [model(*falling, *falling), model(*falling, *rising), model(*rising, *rising)]
-    assert spectra.falling_stages(models) == [0.5, 0.0, -0.5]
+    assert spectral.falling_stages(models) == [0.5, 0.0, -0.5]
 
 
 def test_the_authors_way_sums_the_layers_own_spectra():
     # e(0) of each layer is a root of its energy, √36 and √4, before they are added: (6 - 2) / 8
-    assert spectra.summed_leads([explained(network(0, 8), 9, 1)]) == pytest.approx([0.5])
+    assert spectral.summed_leads([explained(network(0, 8), 9, 1)]) == pytest.approx([0.5])
     # of equal filters the roots are added, not the energies
-    assert spectra.summed_leads([explained(network(0, 0, 8), 9, 1, 4)]) == pytest.approx([1 / 3])
-    assert spectra.low_leads([explained(network(0, 0, 8), 9, 1, 4)])[0] == pytest.approx(
+    assert spectral.summed_leads([explained(network(0, 0, 8), 9, 1, 4)]) == pytest.approx([1 / 3])
+    assert spectral.low_leads([explained(network(0, 0, 8), 9, 1, 4)])[0] == pytest.approx(
         (40**0.5 - 4) / (40**0.5 + 4)
     )
 
 
 def test_the_share_of_layers_that_matter():
-    assert spectra.layer_share(explained(network(0, 0), 1, 1)) == pytest.approx(1)
-    assert spectra.layer_share(explained(network(0, 0), 1, 0)) == pytest.approx(0.5)
+    assert spectral.layer_share(explained(network(0, 0), 1, 1)) == pytest.approx(1)
+    assert spectral.layer_share(explained(network(0, 0), 1, 0)) == pytest.approx(0.5)
 
 
 def test_saliency_that_brings_initialisations_together():
@@ -88,9 +89,9 @@ def test_saliency_that_brings_initialisations_together():
         return Case("n", method, 0, explain(model), explained(model, *weights), None, None)
 
     together = [case(m, number, 0, 0, 1) for m, number in (("a", 1), ("b", 5), ("c", 8))]
-    assert spectra.nearer_by_saliency(together) == {("n", 0): pytest.approx(2 / 3, abs=1e-6)}
+    assert spectral.nearer_by_saliency(together) == {("n", 0): pytest.approx(2 / 3, abs=1e-6)}
     apart = [case(m, number, 1, 1, 0) for m, number in (("a", 1), ("b", 5), ("c", 8))]
-    assert spectra.nearer_by_saliency(apart) == {("n", 0): pytest.approx(-1 / 3, abs=1e-6)}
+    assert spectral.nearer_by_saliency(apart) == {("n", 0): pytest.approx(-1 / 3, abs=1e-6)}
 
 
 def test_networks_trained_both_ways():
