@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tested:
+class OnTest:
     """Scores on images that chose nothing: of both networks, and their paired difference."""
 
     split: str
@@ -44,7 +44,7 @@ class Shrunk(Shown):
     rounds: Sequence[Round]
     chosen: int
     end: End
-    tested: Tested | None
+    tested: OnTest | None
 
     @property
     def original(self) -> Round:
