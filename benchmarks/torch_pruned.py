@@ -6,6 +6,7 @@ the numbers that Torch-Pruning left it with.
 """
 
 import copy
+import warnings
 from pathlib import Path
 
 import torch
@@ -62,16 +63,17 @@ def cut(model, example, ratio, *, importance, batches, loss):
         "magnitude": tp.importance.GroupMagnitudeImportance,
     }
     last = [m for m in model.modules() if isinstance(m, (nn.Linear, nn.Conv2d))][-1]
-    pruner = tp.pruner.BasePruner(
-        model,
-        example,
-        importance=kinds[importance](),
-        global_pruning=True,
-        isomorphic=True,
-        pruning_ratio=ratio,
-        max_pruning_ratio=0.9,
-        ignored_layers=[last],
-    )
+    with warnings.catch_warnings(action="ignore"):  # of parameters that no layer holds
+        pruner = tp.pruner.BasePruner(
+            model,
+            example,
+            importance=kinds[importance](),
+            global_pruning=True,
+            isomorphic=True,
+            pruning_ratio=ratio,
+            max_pruning_ratio=0.9,
+            ignored_layers=[last],
+        )
     if importance == "taylor":
         model.zero_grad()
         for images, targets in batches:

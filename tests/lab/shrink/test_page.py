@@ -40,8 +40,8 @@ def search(**changes):
     )  # fmt: skip
     tested = OnTest("test", 50, Score("dice", 0.8, 0.7, 0.9), Score("dice", 0.79, 0.7, 0.9),
                     Score("dice", -0.01, -0.02, 0.003))  # fmt: skip
-    given = {"folder": Path("runs/x"), "title": "unetd-nuclei", "rounds": rounds, "chosen": 2,
-             "asked": Asked(max_loss=0.01), "end": End(True, "more is lost"),
+    given = {"folder": Path("runs/x"), "title": "unetd-nuclei", "lr": 0.008, "rounds": rounds,
+             "chosen": 2, "asked": Asked(max_loss=0.01), "end": End(True, "more is lost"),
              "tested": tested}  # fmt: skip
     return Shrunk(**given | changes)
 
@@ -60,7 +60,7 @@ def test_it_says_what_was_found():
     )
     page = render(page_data(search()))
     assert said in page
-    assert "explainfix shrink runs/net-2 --epochs 10 --max-loss 0.01" in page
+    assert "explainfix shrink runs/net-2 --epochs 10 --lr 0.008 --max-loss 0.01" in page
     missed = search(end=End(False, "latency 0.3 was not reached"))
     assert "Not all that was asked for" in render(page_data(missed))
     nothing = search(chosen=0, tested=None)

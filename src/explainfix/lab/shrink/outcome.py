@@ -40,6 +40,7 @@ class Shrunk(Shown):
 
     folder: Path
     title: str
+    lr: float  # of the original's training; rounds have twice as much
     asked: Asked
     rounds: Sequence[Round]
     chosen: int

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -69,8 +70,15 @@ def shrink(
     report = report or (lambda moment: None)
     original = find_original(model, Path(runs), workers, report)
     folder = original.folder(Path(runs), asked)
-    with locked(folder):
-        return _Search(folder, original, asked, workers, report).run()
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(folder):
+            return _Search(folder, original, asked, workers, report).run()
+    except BaseException:
+        if new and not any(folder.glob("round-*")):  # nothing came of it but an error
+            shutil.rmtree(folder)
+        raise
 
 
 @dataclass
@@ -258,7 +266,14 @@ class _Search:
             came = f"it came to {chosen.costs.shares[asked.cost]:.2f}"
             end = End(False, f"{asked.cost} {asked.target:g} was not reached, {came}: {end.why}")
         return Shrunk(
-            self.folder, self.original.title, asked, tuple(rounds), chosen.number, end, tested
+            self.folder,
+            self.original.title,
+            self.original.config.lr or 0.0,
+            asked,
+            tuple(rounds),
+            chosen.number,
+            end,
+            tested,
         )
 
     def _tested(self, chosen: Round) -> OnTest | None:
