@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tested:
+class OnTest:
     """Scores on images that chose nothing: of both networks, and their paired difference."""
 
     split: str
@@ -41,11 +41,12 @@ class Shrunk(Shown):
 
     folder: Path
     title: str
+    lr: float  # of the original's training; rounds have twice as much
     asked: Asked
     rounds: Sequence[Round]
     chosen: int
     end: End
-    tested: Tested | None
+    tested: OnTest | None
 
     @property
     def original(self) -> Round:
