@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Notebooks run from a fresh kernel, leave nothing behind, and are stored with what they show."""
-=======
 """The notebooks run from a fresh kernel, leave nothing behind, and are stored with outputs."""
->>>>>>> lessons
 
 import runpy
 from pathlib import Path

@@ -27,7 +27,6 @@ EXTRAS = {
     "wandb": "wandb",
     "mlflow": "mlflow",
     "lightning": "lightning",
-    "pytorch_lightning": "lightning",
     "huggingface_hub": "hub",
 }
 

@@ -368,7 +368,7 @@ class TestMistakes:
             xf.saliency(small(), [torch.randn(2, 1, 9, 9)], score=lambda out, y: 1.0)
 
     def test_kind(self):
-        with pytest.raises(ValueError, match="not 'weights'"):
+        with pytest.raises(ValueError, match="unknown kind of saliency 'weights': choose from"):
             xf.saliency(small(), [torch.randn(2, 1, 9, 9)], kind="weights")
 
     def test_no_spatial_layers(self):

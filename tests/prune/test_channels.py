@@ -127,14 +127,6 @@ def test_even_takes_the_same_share_of_every_place():
     assert np.bincount(found.place, gone).tolist() == [8, 8]
 
 
-def test_numbers_left_are_multiples():
-    model = trained(Residual())
-    found = Channels.of(model, X[:1])
-    gone = found.choose(found.sums(scores_of(model, X)), 15, multiple=4)
-    assert all(left % 4 == 0 for left in np.bincount(found.place, ~gone))
-    assert 0 < gone.sum() <= 15
-
-
 def test_some_channels_always_stay():
     model = trained(Residual())
     found = Channels.of(model, X[:1])

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from ..lab.run.config import RunConfig, make_config, read_config
+from ..lab.run.folder import CONFIG
 from ..lab.run.process import prepare_process
 from ..lab.shrink.goal import COSTS, Asked
 from ..lab.shrink.outcome import signed
@@ -148,10 +149,10 @@ def _what_to_shrink(model: str, training: Training) -> str | RunConfig:
     if run := split_run(model):
         if not given:
             return model
-        given = read_config(run[0] / "config.toml") | given
-        given = {k: v for k, v in given.items() if not k.startswith(("fix", "steer", "mix"))} | {
-            name: value for name, value in changes.items() if name == "fix"
-        }
+        # What was done to its network before the first step is done.
+        before = ("fix", "steer", "mix", "zero", "prune", "weights")
+        theirs = read_config(run[0] / CONFIG)
+        given = {k: v for k, v in theirs.items() if not k.startswith(before)} | given
     elif "data" not in given:
         raise ValueError(
             f"{model!r} is no run's folder: say what it is trained on, --data NAME or NAME:PATH "

@@ -42,7 +42,7 @@ class Kind:
     of_model: ByModel | None = None
 
 
-kinds: Registry[Kind] = Registry("kind of saliency", "list_saliencies()")
+kinds: Registry[Kind] = Registry("kind of saliency", "")
 
 
 def list_saliencies() -> list[str]:

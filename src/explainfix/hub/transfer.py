@@ -126,8 +126,8 @@ def load_found(repo: str | Path, file: Path, model: nn.Module | None) -> nn.Modu
 @contextmanager
 def _failures_told(repo: str, revision: str | None = None) -> Iterator[None]:
     """What keeps a file from being downloaded, in words that say what to do."""
-    from huggingface_hub import errors
-
+    with needed_for("loading from the Hub"):
+        from huggingface_hub import errors
     try:
         yield
     except errors.RepositoryNotFoundError as error:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize, prune
 
+from explainfix.extras import needed_for
 from explainfix.layers import spatial_layers
 from explainfix.zoo import create_model
 
@@ -208,8 +209,8 @@ def efficientnet(
     name: str, pretrained: bool = False, num_classes: int = 5, in_channels: int = 1
 ) -> nn.Module:
     """timm's network with the dropout, drop-connect and BatchNorm of the authors' code."""
-    import timm
-
+    with needed_for("an EfficientNet"):
+        import timm
     model: nn.Module = timm.create_model(
         name,
         pretrained=pretrained,

@@ -171,18 +171,14 @@ class Channels:
             return self.percentiles(values)
         return values / np.maximum(self.costs(of), 1e-30) if order == "worth" else values
 
-    def choose(self, values: Array, count: int, *, multiple: int = 1) -> NDArray[np.bool_]:
-        """Which channels go if `count` with the lowest values are to.
-
-        Of every place some stay, and the number of those is rounded up to a multiple.
-        """
+    def choose(self, values: Array, count: int) -> NDArray[np.bool_]:
+        """Which channels go if `count` with the lowest values are to; of every place some stay."""
         gone = np.zeros(len(self), dtype=bool)
         gone[np.argsort(values, kind="stable")[:count]] = True
         sizes = np.bincount(self.place)
         left = np.maximum(
             np.bincount(self.place, ~gone, len(sizes)), np.ceil(FLOOR * sizes)
         ).astype(np.int64)
-        left = np.minimum(-(-left // multiple) * multiple, sizes)
         ranks = np.rint(self.percentiles(values) * sizes[self.place])  # 1 is the lowest
         return np.asarray(ranks <= (sizes - left)[self.place])
 
@@ -228,21 +224,19 @@ class Channels:
         positions = self.positions if of == "multiply_adds" else None
         return share_left(self.model, decided, positions)
 
-    def search(
-        self, values: Array, share: float, of: Cost, *, multiple: int = 1
-    ) -> NDArray[np.bool_]:
+    def search(self, values: Array, share: float, of: Cost) -> NDArray[np.bool_]:
         """The fewest channels, lowest values first, without which the cost is that share."""
         low, high = 0, len(self)
-        least = self.left(self.choose(values, high, multiple=multiple), of)
+        least = self.left(self.choose(values, high), of)
         if least > share:
             raise TooSmallError(least, share, of)
         for _ in range(_TRIES):
             if high - low <= 1:
                 break
             middle = (low + high) // 2
-            fits = self.left(self.choose(values, middle, multiple=multiple), of) <= share
+            fits = self.left(self.choose(values, middle), of) <= share
             low, high = (low, middle) if fits else (middle, high)
-        return self.choose(values, high, multiple=multiple)
+        return self.choose(values, high)
 
 
 class TooSmallError(ValueError):
@@ -268,14 +262,12 @@ def cut_channels_(
     order: Order = "worth",
     keep: Patterns = (),
     keep_at_least: AtLeast = 1,
-    multiple: int = 1,
 ) -> PruneReport:
     """Cut the least salient channels until that share of the parameters or multiply-adds is left.
 
     `scores` are those of `saliency(..., pointwise=True)`; a channel's is the sum over all kernels
     that write or read it. By "salient" the lowest sums go, by "worth" the lowest for what they
-    cost, by "even" the same share of every layer. The number of channels that stay in a place is a
-    multiple of `multiple`, where that many are there. Without the channels nothing else changes: no
+    cost, by "even" the same share of every layer. Without the channels nothing else changes: no
     constant is dropped, nothing is filled. On any error the model is as it was.
 
     >>> from explainfix import saliency
@@ -287,10 +279,8 @@ def cut_channels_(
     """
     if not 0 < share <= 1:
         raise ValueError(f"the share to keep must be above 0 and at most 1, not {share!r}")
-    if multiple < 1:
-        raise ValueError(f"multiple must be at least 1, not {multiple!r}")
     found = Channels.of(model, example_inputs, keep)
-    gone = found.search(found.ordered(scores, order, of), share, of, multiple=multiple)
+    gone = found.search(found.ordered(scores, order, of), share, of)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     try:
         found.zero_(gone)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..extras import needed_for
+from ..extras import installed, needed_for
 from .timeline import Timeline
 from .trackers import Log
 from .watch import OnChange, Watch
@@ -57,11 +57,9 @@ def _callback_class() -> type:
     for name in _PACKAGES:
         if name in sys.modules:
             return _class_in(name)
-    try:
-        return _class_in(_PACKAGES[0])
-    except ModuleNotFoundError:
-        with needed_for("a callback for Lightning"):
-            return _class_in(_PACKAGES[1])
+    there = (name for name in _PACKAGES if installed(name.partition(".")[0]))
+    with needed_for("a callback for Lightning"):
+        return _class_in(next(there, _PACKAGES[0]))
 
 
 def _class_in(package: str) -> type:

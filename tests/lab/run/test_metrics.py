@@ -19,6 +19,7 @@ from explainfix.lab.run.metrics import (
     Scores,
     count_pixels,
     score,
+    score_difference,
     weighted_auc,
 )
 
@@ -160,3 +161,33 @@ def test_scores_are_readable_where_they_are_the_result():
     assert found["dice"].value == 0.75
     with pytest.raises(ValueError, match="unknown score 'dise': did you mean 'dice'"):
         found["dise"]
+
+
+def answers(seed, n=40):
+    logits = torch.randn(n, 1, generator=seeded(seed))
+    return Outcomes("multilabel", ("a",), logits, (torch.arange(n) % 2).float()[:, None])
+
+
+def test_a_difference_is_paired_by_image():
+    """A loop draws the same images of both; the interval of equals has no width."""
+    one, other = answers(0), answers(1)
+    found = score_difference(one, other, resamples=200)
+    drawn = torch.randint(40, (200, 40), generator=seeded())
+    truth = one.targets[:, 0]
+    apart = [
+        auc(other.values[rows, 0], truth[rows]) - auc(one.values[rows, 0], truth[rows])
+        for rows in drawn
+    ]
+    low, high = torch.tensor(apart, dtype=torch.float64).quantile(
+        torch.tensor([0.025, 0.975], dtype=torch.float64)
+    )
+    assert (found.low, found.high) == pytest.approx((low.item(), high.item()))
+    whole = auc(other.values[:, 0], truth) - auc(one.values[:, 0], truth)
+    assert found.value == pytest.approx(whole)
+    same = score_difference(one, one)
+    assert (same.value, same.low, same.high) == (0, 0, 0)
+
+
+def test_differences_are_of_the_same_images():
+    with pytest.raises(ValueError, match="on the same images: 40 of multilabel and 20"):
+        score_difference(answers(0), answers(0, 20))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from explainfix.explanation.kind import list_saliencies
 from explainfix.lab.shrink.goal import Asked, Done, End, Try, images_needed, next_move
 
 
@@ -89,3 +90,7 @@ def test_what_cannot_be_asked_is_said(options, message):
 
 def test_four_times_the_images_halve_an_interval():
     assert images_needed(100, 0.02, 0.01) == 400
+
+
+def test_the_help_names_every_ranking():
+    assert all(kind in Asked.__doc__ for kind in list_saliencies())

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,21 +126,23 @@ def contents(folder):
 def test_stopped_in_every_phase_it_goes_on_to_the_same_network(run, tmp_path):
     asked = Asked(params=0.4, **QUICK)
     whole = shrink(str(run.folder), asked, runs=tmp_path / "whole")
-    phases = [
-        *("measuring the original", "cutting", "tried even", "fine-tuning", "epoch 1/1"),
-        *("measuring", "done", "scoring"),
-    ]
-    for number in (1, 2):
-        for phase in phases:
+    phases = ("cutting", "tried even", "fine-tuning", "epoch 1/1", "measuring", "done")
+    moments = [(number, phase) for number in (1, 2) for phase in phases]
+    cuts, stops = [], 0
+    for number, phase in [(0, "measuring the original"), *moments, (3, "scoring")]:
 
-            def stop(moment, number=number, phase=phase):
-                if moment.text.find(phase) >= 0 and moment.number in (number, 0, 3):
-                    raise Stop
+        def stop(moment, number=number, phase=phase):
+            if moment.text == "cutting":
+                cuts.append(moment.number)
+            if moment.number == number and phase in moment.text:
+                raise Stop
 
-            try:
-                shrink(str(run.folder), asked, runs=tmp_path / "stopped", report=stop)
-            except Stop:
-                continue
+        with suppress(Stop):
+            shrink(str(run.folder), asked, runs=tmp_path / "stopped", report=stop)
+            stops -= 1
+        stops += 1
+    assert stops == 14
+    assert cuts == [1, 1, 1, 2, 2, 2]  # stopped before it, within it, and done: what is made stays
     again = shrink(str(run.folder), asked, runs=tmp_path / "stopped")
     assert (again.chosen, again.small.way) == (whole.chosen, whole.small.way)
     assert again.tested == whole.tested
@@ -237,8 +240,11 @@ def test_a_loss_below_the_noise_is_told_with_the_number_of_images(run, tmp_path)
     asked = Asked(max_loss=0.0001, params=0.5, epochs=1, batches=2)
     with pytest.raises(NoiseError, match=r"with 4 of them .* to ±0\.\d+.*About [\d,]+ images wo"):
         shrink(str(run.folder), asked, runs=tmp_path)
+    [kept] = tmp_path.glob("*/round-01/round.json")
+    written = kept.stat().st_mtime_ns
     found = shrink(str(run.folder), replace(asked, despite_noise=True), runs=tmp_path)
-    assert len(found.rounds) > 1  # it went on with the round that was kept
+    assert len(found.rounds) > 1
+    assert kept.stat().st_mtime_ns == written  # it went on with the round that was there
 
 
 def test_without_labels_nothing_can_be_told(run, tmp_path):
@@ -272,6 +278,7 @@ def test_what_is_no_run_needs_its_data(tmp_path):
 def test_a_size_of_other_axes_is_refused(run, tmp_path):
     with pytest.raises(ValueError, match="images have 2 axes beside the channels"):
         shrink(str(run.folder), Asked(params=0.5, size=(1, 2, 3), **QUICK), runs=tmp_path)
+    assert not list(tmp_path.glob("*shrunk*"))  # nothing came of it
 
 
 def test_time_is_measured_at_the_batch_and_size_given(run, tmp_path):

@@ -48,7 +48,8 @@ class Asked:
     rounds
         Rounds, at most.
     ranking
-        The kind of saliency that ranks channels.
+        The kind of saliency that ranks channels: weight_gradient (Eq. 7), gradient, magnitude,
+        batchnorm or random.
     batches
         Training batches for the saliency, and as many for trying candidates.
     steer

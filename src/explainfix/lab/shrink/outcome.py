@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from ...registry import Shown, views
+from ...table import as_frame
 from ...zoo.opening import open_network
 from ..run.metrics import Score
 from .goal import WORDS, Asked, End
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tested:
+class OnTest:
     """Scores on images that chose nothing: of both networks, and their paired difference."""
 
     split: str
@@ -40,11 +41,12 @@ class Shrunk(Shown):
 
     folder: Path
     title: str
+    lr: float  # of the original's training; rounds have twice as much
     asked: Asked
     rounds: Sequence[Round]
     chosen: int
     end: End
-    tested: Tested | None
+    tested: OnTest | None
 
     @property
     def original(self) -> Round:
@@ -66,8 +68,6 @@ class Shrunk(Shown):
 
     def table(self) -> pd.DataFrame:
         """A row per round: what it costs, as shares of the original's, and its score."""
-        import pandas as pd
-
         rows = [
             {
                 "round": each.number,
@@ -82,7 +82,7 @@ class Shrunk(Shown):
             }
             for each in self.rounds
         ]
-        return pd.DataFrame(rows).set_index("round")
+        return as_frame(rows, "round")
 
     def as_dict(self) -> dict[str, Any]:
         """All of it but the layers, as JSON can hold it."""

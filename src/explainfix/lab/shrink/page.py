@@ -77,6 +77,8 @@ def command_from(found: Shrunk, each: Round) -> str:
     """What to type to go on from a round's network."""
     asked = found.asked
     words = ["explainfix", "shrink", each.model, "--epochs", str(asked.epochs)]
+    if each.number:  # its run had twice the rate already
+        words += ["--lr", f"{found.lr:g}"]
     if asked.max_loss is not None:
         words += ["--max-loss", f"{asked.max_loss:g}"]
     if asked.target is not None:

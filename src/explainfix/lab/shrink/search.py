@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from .candidates import Bench, Candidate, make_candidates
 from .cost import compare_costs, size_of
 from .goal import COSTS, Asked, End, Try, images_needed, next_move
 from .original import Original, find_original
-from .outcome import Shrunk, Tested
+from .outcome import OnTest, Shrunk
 from .progress import ShrinkMoment as ShrinkMoment
 from .progress import ShrinkReport as ShrinkReport
 from .progress import seconds_left
@@ -69,8 +70,15 @@ def shrink(
     report = report or (lambda moment: None)
     original = find_original(model, Path(runs), workers, report)
     folder = original.folder(Path(runs), asked)
-    with locked(folder):
-        return _Search(folder, original, asked, workers, report).run()
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(folder):
+            return _Search(folder, original, asked, workers, report).run()
+    except BaseException:
+        if new and not any(folder.glob("round-*")):  # nothing came of it but an error
+            shutil.rmtree(folder)
+        raise
 
 
 @dataclass
@@ -258,10 +266,17 @@ class _Search:
             came = f"it came to {chosen.costs.shares[asked.cost]:.2f}"
             end = End(False, f"{asked.cost} {asked.target:g} was not reached, {came}: {end.why}")
         return Shrunk(
-            self.folder, self.original.title, asked, tuple(rounds), chosen.number, end, tested
+            self.folder,
+            self.original.title,
+            self.original.config.lr or 0.0,
+            asked,
+            tuple(rounds),
+            chosen.number,
+            end,
+            tested,
         )
 
-    def _tested(self, chosen: Round) -> Tested | None:
+    def _tested(self, chosen: Round) -> OnTest | None:
         """Both networks on test; what was scored once is read."""
         if "test" not in self.original.dataset.splits or not chosen.number:
             return None
@@ -269,11 +284,11 @@ class _Search:
         if path.is_file():
             held = json.loads(path.read_text())
             scores = {name: Score(**held[name]) for name in ("original", "small", "change")}
-            return Tested(held["split"], held["images"], **scores)
+            return OnTest(held["split"], held["images"], **scores)
         self._say("scoring test images")
         networks = self.original.open(), open_network(chosen.model).eval()
         before, after = (self.original.outcomes(each, "test") for each in networks)
         one, other = (score(each, resamples=1000).scores[0] for each in (before, after))
-        tested = Tested("test", len(before), one, other, score_difference(before, after))
+        tested = OnTest("test", len(before), one, other, score_difference(before, after))
         write_json(path, dataclasses.asdict(tested))
         return tested
