@@ -45,6 +45,9 @@ def test_every_kind_scores_every_kernel(kind, pointwise):
 def test_some_kinds_need_no_data(kind):
     found = xf.saliency(nn.Sequential(*network()[:4]), kind=kind)
     assert found.batches == 0
+    assert repr(found) == f"Saliency of 4 kernels in 1 layers, by {kind}"
+    why = xf.explain(nn.Sequential(*network()[:4]), saliency=found)
+    assert why.weighting == f"Weighted by {kind}"
     with pytest.raises(ValueError, match=f"'{kind}' sees none"):
         xf.saliency(network(), [X], kind=kind, error=True)
 

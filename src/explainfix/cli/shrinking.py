@@ -19,8 +19,7 @@ from ..lab.sweep.progress import duration
 from ..lab.sweep.workers import Workers
 from ..store import save
 from ..zoo.opening import split_run
-from .app import OUTPUT, Force, Json, Model, Whole, app, option_pair
-from .flags import flags_of, typed
+from .app import OUTPUT, Force, Json, Model, Whole, app, flags_of, option_pair, typed
 from .inputs import Options
 from .printing import check_output, describe_size, print_json
 from .reproducing import workers_flag

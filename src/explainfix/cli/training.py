@@ -11,8 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..lab.run.config import RunConfig, make_config, read_config
 from ..lab.run.metrics import MAIN_SCORE
 from ..lab.run.process import prepare_process
-from .app import Json, app, option_pair
-from .flags import flags_of, typed
+from .app import Json, app, flags_of, option_pair, typed
 from .printing import print_json
 
 if TYPE_CHECKING:

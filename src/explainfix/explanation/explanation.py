@@ -277,6 +277,8 @@ def sum_up(
 def _weighting(saliency: Mapping[str, Tensor] | None) -> str:
     if saliency is None:
         return "Not weighted: no data was given, so every kernel counts the same"
+    if isinstance(saliency, Saliency) and not saliency.batches:
+        return f"Weighted by {saliency.kind}"
     if isinstance(saliency, Saliency):
         return f"Weighted by saliency over {saliency.batches} batch{'es' * (saliency.batches != 1)}"
     return "Weighted by the saliency given"

@@ -58,8 +58,9 @@ class Saliency(Shown, Mapping[str, Tensor]):
 
     def __repr__(self) -> str:
         kernels = sum(score.numel() for score in self.scores.values())
-        passes = f"{self.batches} batch{'es' * (self.batches != 1)}"
-        said = f"Saliency of {kernels:,} kernels in {len(self)} layers, over {passes}"
+        passes = f"over {self.batches} batch{'es' * (self.batches != 1)}"
+        how = passes if self.batches else f"by {self.kind}"
+        said = f"Saliency of {kernels:,} kernels in {len(self)} layers, {how}"
         if not self.silent:
             return said
         more = f" and {len(self.silent) - 3} more" if len(self.silent) > 3 else ""

@@ -22,7 +22,9 @@ FLAGS = "--headless=new --no-sandbox --disable-gpu --disable-background-networki
 
 def network(number, share, change, parent=0, path="encoder.0"):
     shares = {"latency": share**0.5, "params": share, "macs": share, "memory": share**0.8}
-    costs = Costs(Ratio(share, share, share), 0.01 * share, int(1000 * share), 10, 100, shares)
+    costs = Costs(
+        Ratio(share, share, share), 0.01 * share, 0.01, int(1000 * share), 10, 100, shares
+    )
     left = max(1, round(16 * share))
     spectrum = tuple(1 / 9 for _ in range(9))
     layers = {path: Layer(3, left, 27 * left, spectrum), "head": Layer(left, 1, left)}

@@ -230,8 +230,8 @@ def frequencies(bench: Bench) -> nn.Module | None:
 @ways.register("kernels")
 def kernels(bench: Bench) -> nn.Module | None:
     """The paper's way with fixed filters: kernels are zeroed, what died is cut, zeros filled."""
-    fixed = recipes(bench.network)
-    if not fixed or kinds.find(bench.ranking).of_gradient is None:
+    fixed, by_gradient = recipes(bench.network), kinds.find(bench.ranking).of_gradient
+    if not fixed or by_gradient is None or steered_layers(bench.network):
         return None
     network = copy.deepcopy(bench.network)
     chosen = {path: bench.channels[1][path] for path in fixed}

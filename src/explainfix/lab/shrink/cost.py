@@ -33,6 +33,7 @@ class Costs:
 
     latency: Ratio
     seconds: float
+    beside: float  # the seconds of the original, in the same turns
     parameters: int
     multiply_adds: int
     memory: int  # bytes: weights, and the most that a pass holds beside them
@@ -69,6 +70,7 @@ def compare_costs(
     return Costs(
         latency,
         raced.seconds("small"),
+        raced.seconds("original"),
         sizes[1].parameters,
         sizes[1].multiply_adds,
         memory[1],

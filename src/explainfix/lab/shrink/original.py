@@ -47,8 +47,17 @@ class Original:
         """The split that decides: validation."""
         return self.config.evaluate_on[0]
 
-    def open(self) -> nn.Module:
-        return open_network(self.model).eval()
+    @property
+    def device(self) -> torch.device:
+        """Where networks are tried and measured: where they are trained."""
+        kind = self.config.accelerator
+        there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        found = [name for name, is_there in there.items() if is_there and kind in ("auto", name)]
+        return torch.device(found[0] if found else "cpu")
+
+    def open(self, model: str | None = None) -> nn.Module:
+        """The network, or a smaller one made of it, ready to be tried."""
+        return open_network(model or self.model).to(self.device).eval()
 
     def folder(self, runs: Path, asked: Asked) -> Path:
         """Where its search is: another folder for everything that may change the outcome."""
@@ -69,7 +78,8 @@ class Original:
                 f"numbers is needed, not {'x'.join(map(str, size))!r}"
             )
         shape = (asked.batch, len(image), *size)
-        return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        noise = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        return noise.to(self.device)
 
     def outcomes(self, network: nn.Module, split: str) -> Outcomes:
         """What metrics need of every image of a split, which must have labels."""

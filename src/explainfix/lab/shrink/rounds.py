@@ -21,7 +21,7 @@ from .cost import Costs, size_of
 from .goal import Done
 
 ROUND, OUTCOMES, MADE, RESULT = "round.json", "validation.safetensors", "made.json", "result.json"
-_TAPS = 32  # of a spectrum on the page: larger kernels have none there
+_TAPS = 49  # of a spectrum on the page: larger kernels have none there
 
 
 @dataclass(frozen=True)

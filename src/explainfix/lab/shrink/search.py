@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from ...store import save
-from ...zoo.opening import open_network
 from ..measure.timing import Ratio
 from ..run.config import RunConfig
 from ..run.folder import locked
@@ -185,14 +184,15 @@ class _Search:
         )
         way = max(done, key=lambda name: done[name].result["best"])  # on validation
         self._say("measuring")
-        network, x = done[way].model().eval(), self.original.batch(asked)
+        model = str(done[way].folder)
+        network, x = self.original.open(model), self.original.batch(asked)
         outcomes = self.original.outcomes(network, self.original.split)
         costs = compare_costs(self.original.open(), network, x, runtime=asked.runtime)
         write_outcomes(place / OUTCOMES, outcomes)
         finished = Round(
             number,
             parent.number,
-            str(done[way].folder),
+            model,
             way,
             move.aim,
             costs.shares["params" if asked.cost == "params" else "macs"],
@@ -217,7 +217,7 @@ class _Search:
         whole = size_of(self.original.open(), one)[0]
         by_params = self.asked.cost == "params"
         bench = Bench(
-            open_network(parent.model),
+            self.original.open(parent.model),
             one,
             self.original.config,
             self.original.dataset,
@@ -286,7 +286,7 @@ class _Search:
             scores = {name: Score(**held[name]) for name in ("original", "small", "change")}
             return OnTest(held["split"], held["images"], **scores)
         self._say("scoring test images")
-        networks = self.original.open(), open_network(chosen.model).eval()
+        networks = self.original.open(), self.original.open(chosen.model)
         before, after = (self.original.outcomes(each, "test") for each in networks)
         one, other = (score(each, resamples=1000).scores[0] for each in (before, after))
         tested = OnTest("test", len(before), one, other, score_difference(before, after))

@@ -82,7 +82,9 @@
       }
       make("circle", { cx, cy, r: 6.5 }, null, point);
       if (kind === "chosen") make("circle", { class: "ring", cx, cy, r: 11 }, null, point);
-      make("text", { x: cx + 12, y: cy - 10 }, round.number || "original", point);
+      const near = cx > right - 70;  // no room to the right of it
+      make("text", { x: near ? cx : cx + 12, y: cy - (near ? 16 : 10), "text-anchor": near ? "end" : "start" },
+        round.number || "original", point);
       point.addEventListener("click", () => open(round.number, `[data-point="${round.number}"]`));
       point.addEventListener("keydown", (event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
