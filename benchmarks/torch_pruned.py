@@ -53,7 +53,8 @@ def cut(model, example, ratio, *, importance, batches, loss):
     """One step of Torch-Pruning's pruner, by its own importance, over the whole network.
 
     As its authors do: all layers compete, those of like shape among themselves (isomorphic), and
-    of none goes more than 0.9. Taylor's importance needs gradients of the loss on a few batches.
+    of none goes more than 0.95, as in ours. Taylor's importance needs gradients of the loss on a
+    few batches.
     """
     import torch_pruning as tp
 
@@ -71,7 +72,7 @@ def cut(model, example, ratio, *, importance, batches, loss):
             global_pruning=True,
             isomorphic=True,
             pruning_ratio=ratio,
-            max_pruning_ratio=0.9,
+            max_pruning_ratio=0.95,
             ignored_layers=[last],
         )
     if importance == "taylor":

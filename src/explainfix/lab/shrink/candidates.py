@@ -1,13 +1,14 @@
 """Candidates of a round: the last good network, cut to the next size in several ways.
 
-Each way is one decorated function. They are tried without training: BatchNorm's statistics are
-averaged anew, and the loss on training images that no ranking saw says which is best. That tells
-well how they end after training, and costs seconds.
+Each way is one decorated function. A copy of each candidate is trained for a few steps, and the
+loss on training images that these steps did not see says which is best. Without any step it would
+say less: what is easily mended counts as broken then.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,12 +34,15 @@ from ...steering.outcome import SteeredLayer
 from ..data.dataset import Dataset, as_outputs
 from ..data.loader import Batch, Share, training_steps
 from ..run.config import RunConfig
+from ..run.devices import make_optimizer
 from ..run.evaluation import compute_logits
 from ..run.losses import losses
 from .cost import size_of
 
 _HALF = 0.5  # of a place's channels, to see how sensitive it is
 _SEEN = 2  # batches to see it on
+_PASSES = 4  # over the batches that rankings saw, to see how well a candidate learns
+_HOPELESS = 1e9  # the loss of one that does not
 _ENERGY = 0.9  # of every layer's kernels that the frequencies kept must hold
 
 
@@ -100,6 +104,24 @@ class Bench:
         """Average BatchNorm's statistics anew over the batches that rankings saw."""
         recalibrate_(network, (images for images, _ in self.seen))
 
+    def trial(self, network: nn.Module) -> float:
+        """The loss on unseen batches after a few steps on the others, as fine-tuning begins."""
+        network, config = copy.deepcopy(network).train(), self.config
+        loss = losses.find(config.loss or "")(self.dataset.split(config.train_split))
+        optimizer = make_optimizer(replace(config, lr=2 * (config.lr or 0.0)), network)
+        with torch.random.fork_rng(), torch.enable_grad():
+            torch.default_generator.manual_seed(config.seed)  # for dropout and the like
+            for images, targets in _PASSES * self.seen:
+                optimizer.zero_grad(set_to_none=True)
+                logits = compute_logits(network, images)
+                loss(logits, targets.to(logits.dtype)).backward()
+                if config.clip is not None:
+                    nn.utils.clip_grad_norm_(network.parameters(), config.clip)
+                optimizer.step()
+        self.settle_(network)
+        found = self.loss(network, self.unseen)
+        return found if math.isfinite(found) else _HOPELESS
+
     def size(self, network: nn.Module) -> float:
         whole = size_of(network, self.example)[0]
         return float(getattr(whole, self.counted))
@@ -120,21 +142,16 @@ ways: Registry[Way] = Registry("way", "")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A network with channels that nothing reads any more, and its loss without training."""
+    """A network that was cut in a way, as it is to be fine-tuned, and its loss on trial."""
 
     way: str
     network: nn.Module
     loss: float
     smallest: bool = False
 
-    def cut_(self, example: Tensor) -> None:
-        """Cut these channels; the network computes the same."""
-        with torch.no_grad():
-            prune_(self.network, example)
-
 
 def make_candidates(bench: Bench, *, steer: bool = True) -> Iterator[Candidate]:
-    """Every way's network, tried. A way that has nothing to offer is left out.
+    """Every way's network, cut and tried. A way that has nothing to offer is left out.
 
     If the size cannot be reached by a way, it goes as far as it can.
     """
@@ -148,8 +165,10 @@ def make_candidates(bench: Bench, *, steer: bool = True) -> Iterator[Candidate]:
             more = bench.amount * 1.02 * error.least / error.share
             network, smallest = make(replace(bench, amount=more)), True
         if network is not None:
+            with torch.no_grad():
+                prune_(network, bench.example)
             bench.settle_(network)
-            yield Candidate(way, network, bench.loss(network, bench.unseen), smallest)
+            yield Candidate(way, network, bench.trial(network), smallest)
 
 
 def _without(

@@ -51,7 +51,7 @@ class Round:
     change: Score
     costs: Costs
     layers: Mapping[str, Layer] = field(repr=False)
-    tried: Mapping[str, float] = field(default_factory=dict)  # ways: their loss without training
+    tried: Mapping[str, float] = field(default_factory=dict)  # ways: their loss after a few steps
     smallest: bool = False
     seconds: float = 0.0
 

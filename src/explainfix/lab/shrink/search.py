@@ -208,7 +208,7 @@ class _Search:
         return finished
 
     def _made(self, place: Path, parent: Round, move: Try) -> dict[str, Any]:
-        """The ways whose networks are to be fine-tuned, and how all ways did untrained."""
+        """The ways whose networks are to be fine-tuned, and how all ways did on trial."""
         if (place / MADE).is_file():
             held: dict[str, Any] = json.loads((place / MADE).read_text())
             return held
@@ -229,11 +229,10 @@ class _Search:
         tried: dict[str, Candidate] = {}
         for candidate in make_candidates(bench, steer=self.asked.steer):
             tried[candidate.way] = candidate
-            self._say(f"tried {candidate.way}: loss {candidate.loss:.4f} untrained")
+            self._say(f"tried {candidate.way}: loss {candidate.loss:.4f} after a few steps")
         place.mkdir(parents=True, exist_ok=True)
         best = self._sorted(list(tried.values()), move.aim)[: self.asked.finalists]
         for candidate in best:
-            candidate.cut_(one)
             save(candidate.network, place / f"{candidate.way}.safetensors", overwrite=True)
         made = {
             "ways": [each.way for each in best],
@@ -249,7 +248,6 @@ class _Search:
         if cost not in ("params", "macs"):
             original, x = self.original.open(), self.original.batch(self.asked)
             for each in found:
-                each.cut_(x[:1])
                 costs = compare_costs(
                     original, each.network, x, runtime=self.asked.runtime, rounds=12, seconds=4
                 )

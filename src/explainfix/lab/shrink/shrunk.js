@@ -137,7 +137,7 @@
     facts.push(`${data.score} ${round.score.toFixed(4)}`);
     if (number) facts.push(`${signed(round.low)} to ${signed(round.high)} against the original`);
     const tried = Object.entries(round.tried).map(([way, loss]) => `${way} ${loss.toFixed(4)}`);
-    if (tried.length) facts.push(`loss untrained: ${tried.join(", ")}`);
+    if (tried.length) facts.push(`loss after a few steps: ${tried.join(", ")}`);
     document.getElementById("detail-facts").textContent = facts.join(" · ");
     document.getElementById("command").textContent = round.command;
     document.getElementById("layers").replaceChildren(
