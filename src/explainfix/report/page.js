@@ -4,7 +4,6 @@
   const shapes = new Map(data.shapes.map((shape) => [shape.name, shape]));
   const {
     $,
-    STEPS,
     axisNames,
     breakable,
     colourCell,
@@ -12,8 +11,8 @@
     isNumber,
     laidOut,
     largest,
+    listen,
     make,
-    neighbour,
     percent,
     picture,
     placeTooltip,
@@ -432,7 +431,7 @@
     for (const grid of grids) {
       grid.redraw();
       [...grid.cells.values()][0].tabIndex = 0;
-      listen(grid);
+      listen(grid, point, openLayer);
     }
     $("scale").addEventListener("change", (event) => {
       scale = event.target.value;
@@ -484,34 +483,6 @@
     if (!isNumber(against?.[filter])) return said;
     const inside = isChance({ ed, band }, filter);
     return `${said} · ${inside ? "no more than chance" : `${times(against[filter])} chance`}`;
-  }
-
-  function listen(grid) {
-    const cellOf = (event) => event.target.closest?.("[role=gridcell]");
-    grid.node.addEventListener("pointerover", (event) => point(grid, cellOf(event)));
-    grid.node.addEventListener("pointerleave", () => point(grid, null));
-    grid.node.addEventListener("focusin", (event) => {
-      const cell = cellOf(event);
-      if (!cell) return;
-      for (const other of grid.cells.values()) other.tabIndex = other === cell ? 0 : -1;
-      if (cell.matches(":focus-visible")) point(grid, cell);
-    });
-    grid.node.addEventListener("focusout", () => point(grid, null));
-    grid.node.addEventListener("click", (event) => {
-      const cell = cellOf(event);
-      if (cell) openLayer(+cell.dataset.layer, cell);
-    });
-    grid.node.addEventListener("keydown", (event) => {
-      const cell = cellOf(event);
-      if (!cell) return;
-      if (event.key === "Enter" || event.key === " ") {
-        event.preventDefault();
-        openLayer(+cell.dataset.layer, cell);
-      } else if (event.key in STEPS || event.key === "Home" || event.key === "End") {
-        event.preventDefault();
-        neighbour(grid, cell, event.key)?.focus();
-      }
-    });
   }
 
   // ---- Panel of one layer ------------------------------------------------------------------

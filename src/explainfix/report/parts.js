@@ -210,9 +210,37 @@ const parts = (() => {
     watch.observe(frame.firstElementChild);
   }
 
+  /** A grid that is pointed at, walked with the arrow keys, and whose cells open their layer. */
+  function listen(grid, point, open) {
+    const cellOf = (event) => event.target.closest?.("[role=gridcell]");
+    grid.node.addEventListener("pointerover", (event) => point(grid, cellOf(event)));
+    grid.node.addEventListener("pointerleave", () => point(grid, null));
+    grid.node.addEventListener("focusin", (event) => {
+      const cell = cellOf(event);
+      if (!cell) return;
+      for (const other of grid.cells.values()) other.tabIndex = other === cell ? 0 : -1;
+      if (cell.matches(":focus-visible")) point(grid, cell);
+    });
+    grid.node.addEventListener("focusout", () => point(grid, null));
+    grid.node.addEventListener("click", (event) => {
+      const cell = cellOf(event);
+      if (cell) open(+cell.dataset.layer, cell);
+    });
+    grid.node.addEventListener("keydown", (event) => {
+      const cell = cellOf(event);
+      if (!cell) return;
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        open(+cell.dataset.layer, cell);
+      } else if (event.key in STEPS || event.key === "Home" || event.key === "End") {
+        event.preventDefault();
+        neighbour(grid, cell, event.key)?.focus();
+      }
+    });
+  }
+
   return {
     $,
-    STEPS,
     axisNames,
     breakable,
     colourCell,
@@ -220,8 +248,8 @@ const parts = (() => {
     isNumber,
     laidOut,
     largest,
+    listen,
     make,
-    neighbour,
     percent,
     picture,
     placeTooltip,

@@ -2,14 +2,13 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const {
     $,
-    STEPS,
     breakable,
     colourCell,
     filterName,
     isNumber,
     laidOut,
+    listen,
     make,
-    neighbour,
     percent,
     picture,
     placeTooltip,
@@ -122,7 +121,7 @@
       key.redraw();
     };
     [...grid.cells.values()][0].tabIndex = 0;
-    listen(grid);
+    listen(grid, point, choose);
     grids.push(grid);
     return key;
   }
@@ -282,34 +281,6 @@
     );
     $("tooltip").hidden = false;
     placeTooltip(cell);
-  }
-
-  function listen(grid) {
-    const cellOf = (event) => event.target.closest?.("[role=gridcell]");
-    grid.node.addEventListener("pointerover", (event) => point(grid, cellOf(event)));
-    grid.node.addEventListener("pointerleave", () => point(grid, null));
-    grid.node.addEventListener("focusin", (event) => {
-      const cell = cellOf(event);
-      if (!cell) return;
-      for (const other of grid.cells.values()) other.tabIndex = other === cell ? 0 : -1;
-      if (cell.matches(":focus-visible")) point(grid, cell);
-    });
-    grid.node.addEventListener("focusout", () => point(grid, null));
-    grid.node.addEventListener("click", (event) => {
-      const cell = cellOf(event);
-      if (cell) choose(+cell.dataset.layer);
-    });
-    grid.node.addEventListener("keydown", (event) => {
-      const cell = cellOf(event);
-      if (!cell) return;
-      if (event.key === "Enter" || event.key === " ") {
-        event.preventDefault();
-        choose(+cell.dataset.layer);
-      } else if (event.key in STEPS || event.key === "Home" || event.key === "End") {
-        event.preventDefault();
-        neighbour(grid, cell, event.key)?.focus();
-      }
-    });
   }
 
   // ---- Curves ------------------------------------------------------------------------------

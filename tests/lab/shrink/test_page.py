@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from explainfix.lab.shrink.page import page_data, render
 from explainfix.lab.shrink.rounds import Layer, Round, read_round, write_round
 
 HOSTILE = """</script><script>alert(1)</script><!-- "quoted" & 'single' <b>"""
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = "--headless=new --no-sandbox --disable-gpu --disable-background-networking --no-first-run"
 
 
 def network(number, share, change, parent=0, path="encoder.0"):
@@ -89,35 +86,10 @@ def test_a_round_comes_back_from_disk_as_it_was(tmp_path):
     assert read_round(tmp_path / "round-03") is None
 
 
-@pytest.fixture(scope="module")
-def browser():
-    how = "the tests of the page in a real browser were left out; to run them: "
-    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if program is None:
-        pytest.skip(how + "apt-get install chromium")
-    api = pytest.importorskip("playwright.sync_api", reason=how + "pip install playwright")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS.split())
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def page(browser, tmp_path):
-    """The page from disk; at the end it must have complained of nothing and fetched nothing."""
-    trouble, requests = [], []
-    file = tmp_path / "page.html"
-    search().to_html(file)
-    shown = browser.new_page(viewport={"width": 1280, "height": 900})
-    shown.set_default_timeout(5000)
-    shown.on("console", lambda message: trouble.append(message.text))
-    shown.on("pageerror", lambda error: trouble.append(str(error)))
-    shown.on("request", lambda request: requests.append(request.url))
-    shown.goto(file.as_uri())
-    yield shown
-    shown.close()
-    assert trouble == []
-    assert set(requests) == {file.as_uri()}
+def page(open_file, tmp_path):
+    search().to_html(tmp_path / "page.html")
+    return open_file(tmp_path / "page.html")
 
 
 def middle(page, number):
