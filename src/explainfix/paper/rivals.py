@@ -226,8 +226,8 @@ def efficientnet(
 
 def mobilenet(width: float, num_classes: int = 5, in_channels: int = 1) -> nn.Module:
     """torchvision's MobileNetV2, so many times as wide."""
-    from torchvision.models import mobilenet_v2
-
+    with needed_for("a MobileNetV2"):
+        from torchvision.models import mobilenet_v2
     model: nn.Module = mobilenet_v2(width_mult=width, num_classes=num_classes)
     stem = model.get_submodule("features.0.0")
     assert isinstance(stem, nn.Conv2d)
