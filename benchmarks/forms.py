@@ -144,7 +144,7 @@ def held_out(form):
 
 
 def print_table(every, record, named=label):
-    print("| network | form | seeds | test score | difference to learned (95%) | margin | within |")
+    print("| network | form | seeds | score | difference to learned (95%) | margin | within |")
     print("|---|---|---|---|---|---|---|")
     for form in every:
         found = record.get(named(form), {})
