@@ -15,6 +15,7 @@ def test_the_demo_tells_its_story(tmp_path, monkeypatch, capsys):
     spec.loader.exec_module(demo)
     monkeypatch.setattr(demo, "DATA", {"count": 12, "size": 32})
     monkeypatch.setattr(demo, "EPOCHS", 1)
+    monkeypatch.setattr(demo, "WORKERS", demo.Workers())
     monkeypatch.setenv("COLUMNS", "80")
     demo.main(tmp_path)
     lines = capsys.readouterr().out.splitlines()
@@ -23,8 +24,8 @@ def test_the_demo_tells_its_story(tmp_path, monkeypatch, capsys):
     story = page[page.index("<main>") : page.index('class="detail"')]
     assert story.count('class="chapter"') == 4
     rows = re.findall(r'<th scope="row">(.*?)</th>', story)
-    assert len(rows) == len(re.findall(r"<td colspan=.*?><p>[A-Z].*?\.</p>", story)) == 9
+    assert len(rows) == len(re.findall(r"<td colspan=.*?><p>[A-Z].*?\.</p>", story)) == 8
     assert set(rows) == {
         line.split("  ")[0] for line in lines if re.search(r"\d \(0\.\d+ to", line)
     }
-    assert story.count("<img ") == 3 * (5 + 6 + 4)
+    assert story.count("<img ") == 3 * (4 + 6 + 4)
