@@ -33,8 +33,8 @@ from explainfix.lab.sweep.sweep import SweepMoment, Workers, sweep
 from explainfix.report.pruning import describe_exactness
 from explainfix.report.story import Chapter, Gallery, Row, Story, Table
 
-DATA = {"count": 144, "size": 48}
-EPOCHS, BATCH, RATE = 12, 6, 0.01
+DATA = {"count": 144, "size": 64}
+EPOCHS, BATCH, RATE = 8, 6, 0.01
 WORKERS = Workers(count=os.cpu_count() or 1, cpus=1)  # images this small gain nothing by threads
 ZEROED = 0.5  # of the kernels, before training
 BEHIND = 0.03  # of Dice: what needs a reason
@@ -161,7 +161,7 @@ def config(model: str = "unetd", **options) -> RunConfig:
         eval_batch_size=10,
         lr=RATE,
         schedule="onecycle",
-        evaluate_every=3,
+        evaluate_every=2,
         **options,
     )
 
