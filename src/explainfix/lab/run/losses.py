@@ -1,4 +1,4 @@
-"""Losses: cross entropy, binary or of classes, Dice, the paper's focal loss. NaN is ignored."""
+"""Losses: cross entropy, Dice, the paper's focal loss, how far a teacher is. NaN is ignored."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from ...registry import Registry
 from ..data.dataset import Images, Task, as_outputs
 
+_TEMPERATURE = 2.0  # of a teacher's classes: what it thinks of the unlikely ones counts more
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 # Makers of losses, given the training images, whose labels some of them count.
@@ -88,6 +89,29 @@ def focal(logits: Tensor, targets: Tensor, balance: Balance, *, gamma: float = 1
     positive = balance.positive * (1 - p) ** gamma * y * p.log()
     negative = balance.negative * p**gamma * (1 - y) * (1 - p).log()
     return -(known * balance.task * (positive + negative)).sum(dim=1).mean()
+
+
+def distance(logits: Tensor, taught: Tensor, task: Task) -> Tensor:
+    """How far logits `(n, classes, ...)` are from a teacher's: 0 where they are the same.
+
+    Kullback and Leibler's divergence D(q ∥ p) from its probabilities q, mean over images, or
+    pixels. Labels, and masks of one class, are each on or off: p = σ(z), and the gradient is that
+    of binary cross entropy with soft targets. Classes exclude each other: p = softmax(z/T), times
+    T², so that the gradient is as large at any temperature.
+
+    >>> logits, taught = torch.tensor([[0.0]]), torch.tensor([[2.0]])
+    >>> distance(logits, taught, "multilabel")
+    tensor(0.3279)
+    >>> distance(taught, taught, "multilabel")
+    tensor(0.)
+    """
+    if task == "multilabel" or logits.shape[1] == 1:
+        soft = taught.sigmoid()
+        cross = F.binary_cross_entropy_with_logits(logits, soft)
+        return cross - F.binary_cross_entropy_with_logits(taught, soft)
+    ours, theirs = ((z / _TEMPERATURE).log_softmax(1) for z in (logits, taught))
+    each = F.kl_div(ours, theirs, reduction="none", log_target=True).sum(1)
+    return _TEMPERATURE**2 * each.mean()
 
 
 def balance_labels(targets: Tensor) -> Balance:
