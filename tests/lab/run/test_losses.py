@@ -163,12 +163,13 @@ def test_a_teacher_of_labels_is_as_soft_targets():
         for ours, theirs in zip(p, q, strict=True)
         for a, b in zip(ours, theirs, strict=True)
     )
-    found = distance(logits, taught, "multilabel")
+    unknown = torch.full_like(taught, NAN)  # to whoever labelled, not to the teacher
+    found = distance(logits, taught, unknown, "multilabel")
     assert found.item() == pytest.approx(far / 12, rel=1e-5)
     found.backward()
     torch.testing.assert_close(logits.grad, (torch.tensor(p) - torch.tensor(q)) / 12)
-    masks = distance(logits[:, None], taught[:, None], "segmentation")  # of one class
-    assert masks.item() == pytest.approx(found.item())
+    masks = distance(logits[:, None], taught[:, None], torch.zeros(4, 1, 3), "segmentation")
+    assert masks.item() == pytest.approx(found.item())  # of one class
 
 
 @pytest.mark.parametrize(("task", "space"), [("multiclass", ()), ("segmentation", (5, 4))])
@@ -180,5 +181,16 @@ def test_a_teacher_of_classes_is_asked_at_a_temperature(task, space):
         softmax(z.movedim(1, -1).reshape(-1, 4).numpy() / 2, axis=1) for z in (logits, taught)
     )
     wanted = 4 * entropy(theirs, ours, axis=1).mean()
-    assert distance(logits, taught, task).item() == pytest.approx(wanted)
-    assert distance(taught, taught, task).item() == pytest.approx(0, abs=1e-12)
+    known = torch.zeros(3, 1, *space) if space else torch.zeros(3)
+    assert distance(logits, taught, known, task).item() == pytest.approx(wanted)
+    assert distance(taught, taught, known, task).item() == pytest.approx(0, abs=1e-12)
+
+
+def test_padding_does_not_count_with_a_teacher_either():
+    logits, taught = torch.randn(2, 3, 4, 6, 5, generator=torch.Generator().manual_seed(0)).unbind()
+    masks = torch.zeros(3, 1, 6, 5)
+    masks[..., 2:] = NAN
+    for classes in (4, 1):
+        ours, theirs = logits[:, :classes], taught[:, :classes]
+        inside = distance(ours[..., :2], theirs[..., :2], masks[..., :2], "segmentation")
+        assert distance(ours, theirs, masks, "segmentation").item() == pytest.approx(inside.item())

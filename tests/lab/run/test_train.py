@@ -211,10 +211,10 @@ def test_a_share_of_the_loss_is_the_distance_to_the_teacher(config, networks, tm
     taught = train(replace(plain, teacher=spec, distil=0.25), runs=tmp_path)
     assert taught.folder != alone.folder
     data = open_data(alone.config)
-    [[(images, _)]] = training_steps(data, "train", Share(12), seed=0, epoch=0)
+    [[(images, masks)]] = training_steps(data, "train", Share(12), seed=0, epoch=0)
     with torch.no_grad():
         logits = build_model(alone.config, data)(images)
-        far = distance(logits, teacher.model().eval()(images), data.task).item()
+        far = distance(logits, teacher.model().eval()(images), masks, data.task).item()
     [row], [other] = taught.history, alone.history
     assert row["loss"] == pytest.approx(0.75 * other["loss"] + 0.25 * far, rel=1e-5)
     assert row["val loss"] != other["val loss"]  # it learned something else,

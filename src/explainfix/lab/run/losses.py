@@ -91,27 +91,35 @@ def focal(logits: Tensor, targets: Tensor, balance: Balance, *, gamma: float = 1
     return -(known * balance.task * (positive + negative)).sum(dim=1).mean()
 
 
-def distance(logits: Tensor, taught: Tensor, task: Task) -> Tensor:
+def distance(logits: Tensor, taught: Tensor, targets: Tensor, task: Task) -> Tensor:
     """How far logits `(n, classes, ...)` are from a teacher's: 0 where they are the same.
 
     Kullback and Leibler's divergence D(q ∥ p) from its probabilities q, mean over images, or
     pixels. Labels, and masks of one class, are each on or off: p = σ(z), and the gradient is that
     of binary cross entropy with soft targets. Classes exclude each other: p = softmax(z/T), times
-    T², so that the gradient is as large at any temperature.
+    T², so that the gradient is as large at any temperature. Pixels whose target is NaN, such as
+    padding, do not count. Labels that are NaN do: a teacher has learned what they may be.
 
-    >>> logits, taught = torch.tensor([[0.0]]), torch.tensor([[2.0]])
-    >>> distance(logits, taught, "multilabel")
-    tensor(0.3279)
-    >>> distance(taught, taught, "multilabel")
+    >>> logits, taught, unknown = (torch.tensor([[z]]) for z in (0.0, 2.0, torch.nan))
+    >>> distance(logits, taught, unknown, "multilabel")
+    tensor(0.3278)
+    >>> distance(taught, taught, unknown, "multilabel")
     tensor(0.)
     """
     if task == "multilabel" or logits.shape[1] == 1:
         soft = taught.sigmoid()
-        cross = F.binary_cross_entropy_with_logits(logits, soft)
-        return cross - F.binary_cross_entropy_with_logits(taught, soft)
-    ours, theirs = ((z / _TEMPERATURE).log_softmax(1) for z in (logits, taught))
-    each = F.kl_div(ours, theirs, reduction="none", log_target=True).sum(1)
-    return _TEMPERATURE**2 * each.mean()
+        cross, least = (
+            F.binary_cross_entropy_with_logits(z, soft, reduction="none") for z in (logits, taught)
+        )
+        each = cross - least
+    else:
+        ours, theirs = ((z / _TEMPERATURE).log_softmax(1) for z in (logits, taught))
+        each = F.kl_div(ours, theirs, reduction="none", log_target=True).sum(1, keepdim=True)
+        each = _TEMPERATURE**2 * each
+    if task != "segmentation":
+        return each.mean()
+    counted = ~targets.isnan()
+    return (each * counted).sum() / counted.sum().clamp(min=1)
 
 
 def balance_labels(targets: Tensor) -> Balance:

@@ -237,10 +237,11 @@ class _Work:
             with fabric.no_backward_sync(self.model, enabled=number < len(batches)):
                 logits = compute_logits(self.model, images)
                 check_shapes(logits, targets, self.dataset)
-                loss = self.loss(logits, targets.to(logits.dtype)) / len(batches)
+                targets = targets.to(logits.dtype)
+                loss = self.loss(logits, targets) / len(batches)
                 if config.distil is not None:
                     taught = self.ask_teacher(images, targets).to(logits.dtype)
-                    far = distance(logits, taught, self.dataset.task) / len(batches)
+                    far = distance(logits, taught, targets, self.dataset.task) / len(batches)
                     loss = (1 - config.distil) * loss + config.distil * far
                 if not loss.isfinite():
                     torch.manual_seed(seed)
