@@ -57,6 +57,7 @@ def test_it_says_what_was_found():
         "0.60 of the latency, 0.36 of the parameters, 0.36 of the multiply-adds, 0.44 of the "
         "memory, Dice -0.010 (-0.020 to +0.003) on test"
     )
+    assert repr(search()) == f"Shrunk: {said}"
     page = render(page_data(search()))
     assert said in page
     assert "explainfix shrink runs/net-2 --epochs 10 --lr 0.008 --max-loss 0.01" in page
