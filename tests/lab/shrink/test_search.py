@@ -272,15 +272,15 @@ def test_a_loss_below_the_noise_is_told_with_the_number_of_images(run, tmp_path)
     assert kept.stat().st_mtime_ns == written  # it went on with the round that was there
 
 
-def test_without_labels_nothing_can_be_told(run, tmp_path):
-    original = find_original(str(run.folder), tmp_path, Workers(), lambda moment: None)
-    data = original.dataset
+def test_without_labels_nothing_can_be_told(run, tmp_path, monkeypatch):
+    data = open_data(run.config)
     images = data.split("val")
     blank = [s._replace(target=torch.full_like(s.target, torch.nan)) for s in images]
-    splits = {**data.splits, "val": Blank(images.names, blank)}
-    without = replace(original, dataset=replace(data, splits=splits))
+    without = replace(data, splits={**data.splits, "val": Blank(images.names, blank)})
+    monkeypatch.setattr("explainfix.lab.shrink.original.open_data", lambda config: without)
     with pytest.raises(ValueError, match="the images of 'val' have no labels"):
-        without.outcomes(run.model(), "val")
+        shrink(str(run.folder), Asked(params=0.5, **QUICK), runs=tmp_path)
+    assert not list(tmp_path.glob("*shrunk*"))  # nothing came of it
 
 
 class Blank(list):
