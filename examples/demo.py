@@ -2,8 +2,8 @@
 
 python examples/demo.py [FOLDER]
 
-U-Nets find nuclei in drawn images: learned, fixed, mixed, steered, pruned; all of it is told in one
-page. Stopped, it goes on where it was; done, it shows what it found.
+U-Nets find nuclei in drawn images: learned, fixed, mixed, steered, pruned, shrunk; all of it is
+told in one page. Stopped, it goes on where it was; done, it shows what it found.
 """
 
 import os
@@ -26,9 +26,12 @@ from explainfix.lab.data.dataset import Dataset, open_dataset
 from explainfix.lab.data.loader import evaluation_batches
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.evaluation import evaluate
-from explainfix.lab.run.folder import Run
+from explainfix.lab.run.folder import Run, read_run
 from explainfix.lab.run.metrics import Score
 from explainfix.lab.run.overlay import overlay
+from explainfix.lab.shrink.goal import Asked
+from explainfix.lab.shrink.outcome import Shrunk
+from explainfix.lab.shrink.search import shrink
 from explainfix.lab.sweep.sweep import SweepMoment, Workers, sweep
 from explainfix.report.pruning import describe_exactness
 from explainfix.report.story import Chapter, Gallery, Row, Story, Table
@@ -37,6 +40,7 @@ DATA = {"count": 144, "size": 64}
 EPOCHS, BATCH, RATE = 8, 6, 0.01
 WORKERS = Workers(count=os.cpu_count() or 1, cpus=1)  # images this small gain nothing by threads
 ZEROED = 0.5  # of the kernels, before training
+SMALL = Asked(macs=0.4, step=0.4, rounds=1, epochs=3, batches=2, steer=False)  # after training
 BEHIND = 0.03  # of Dice: what needs a reason
 PLAIN = f"{Path(__file__).parents[1] / 'benchmarks' / 'plain_unet.py'}:wide_unet"
 FEWER = "{learned:,} weights learn where the other has {theirs:,}, and {epochs} epochs are few."
@@ -87,6 +91,15 @@ def main(folder: Path) -> None:
     pruning = prune_start(data, folder / "pruned.safetensors")
     wanted = contestants(folder, pruning)
     runs = train_all(wanted, folder / "runs", console)
+    shrunk = shrink_it(runs["learned"], folder / "runs", console)
+    runs["learned, shrunk"] = read_run(Path(shrunk.small.model))
+    wanted["learned, shrunk"] = Contestant(
+        runs["learned, shrunk"].config,
+        f"The learned U-NetD at {shrunk.small.costs.shares['macs']:.0%} of its multiply-adds, "
+        f"fine-tuned for {SMALL.epochs} epochs.",
+        "learned",
+        "one round took all of that at once.",
+    )
     line = "{:<16}{:>24}{:>10}{:>10}{:>9}{:>9}".format
     console.print(f"[bold]{line(*HEADINGS)}[/bold]")
     results: dict[str, Result] = {}
@@ -103,7 +116,7 @@ def main(folder: Path) -> None:
     for said in why["learned"].advice()[:3]:
         console.print(f"[bold]{said.title}.[/bold] {said.text}\n")
     page = folder / "report.html"
-    story = tell(data, results, why, pruning)
+    story = tell(data, results, why, pruning, shrunk)
     why["learned"].to_html(page, pruning=pruning, story=story, overwrite=True)
     console.print(f"{time.monotonic() - started:.0f} s. Everything in one page: open {page}")
 
@@ -184,6 +197,15 @@ def train_all(wanted: dict[str, Contestant], runs: Path, console: Console) -> di
         )  # fmt: skip
 
 
+def shrink_it(run: Run, runs: Path, console: Console) -> Shrunk:
+    """A trained network in one round of shrink: ranked, cut, fine-tuned, measured."""
+    with console.status("shrinking the learned network") as status:
+        return shrink(
+            str(run.folder), SMALL, runs=runs,
+            report=lambda moment: status.update(f"shrinking the learned network: {moment.text}"),
+        )  # fmt: skip
+
+
 def prune_start(data: Dataset, file: Path):
     """A U-NetD fixed by GHaar, zeroed, cut and filled before training, as a file to train from."""
     torch.manual_seed(0)
@@ -228,7 +250,11 @@ def explain(run: Run, data: Dataset, title: str) -> xf.Explanation:
 
 
 def tell(
-    data: Dataset, results: dict[str, Result], why: dict[str, xf.Explanation], pruning
+    data: Dataset,
+    results: dict[str, Result],
+    why: dict[str, xf.Explanation],
+    pruning,
+    shrunk: Shrunk,
 ) -> Story:
     """The story of the page."""
     dice = {name: result.dice.value for name, result in results.items()}
@@ -291,6 +317,17 @@ def tell(
                 ],
                 table=table("ghaar", "ghaar, pruned"),
                 gallery=gallery(data, results, ("ghaar", "ghaar, pruned")),
+            ),
+            Chapter(
+                "Shrunk after it was trained",
+                [
+                    "A trained network knows which of its channels matter. Those that matter least "
+                    "were cut from the learned U-NetD, in one round, and what was left was "
+                    f"fine-tuned for {SMALL.epochs} epochs: {shrunk}. Asked for a loss instead, "
+                    "explainfix shrink goes on round by round, as far as that allows.",
+                ],
+                table=table("learned", "learned, shrunk"),
+                gallery=gallery(data, results, ("learned", "learned, shrunk")),
             ),
         ],
         detail="The learned network in detail, and what pruning took from the fixed one",

@@ -47,11 +47,13 @@ def test_from_nothing_to_a_small_network_and_its_page(here, capsys):
 def test_a_run_knows_its_data_and_json_is_for_machines(here, capsys):
     options = {"count": 16, "size": 32}
     run = train(RunConfig("net.py:small", data_options=options, epochs=1, batch_size=4))
-    line = ["shrink", str(run.folder), *QUICK, "-o", "small.safetensors", "--json"]
+    line = ["shrink", str(run.folder), *QUICK, "--distil", "0.5", "-o", "small.safetensors"]
+    line += ["--json"]
     assert main(line) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["reached"]
     assert found["rounds"][1]["costs"]["shares"]["params"] <= 0.6
+    assert xf.create_model("net.py:small", weights=f"{found['folder']}/teacher.safetensors")
 
 
 def test_a_target_that_cannot_be_reached_is_an_error_and_the_best_is_kept(here, capsys):
@@ -71,6 +73,10 @@ def test_a_target_that_cannot_be_reached_is_an_error_and_the_best_is_kept(here, 
         (["unetd", "--data", "nuclei"], "how far? Give max_loss"),
         (["unetd", *DATA, "--params", "0.5", "--latency", "0.5"], "one target, not latency and"),
         (["unetd", *DATA, "--params", "0.5", "--ranking", "taylr"], "unknown kind of saliency"),
+        (
+            ["unetd", *DATA, "--params", "0.5", "--distil", "2"],
+            "distil must be above 0 and at most",
+        ),
         (["unetd", *DATA, "--params", "0.5", "--epochs", "1.5"], "a whole number is needed"),
     ],
 )

@@ -22,10 +22,10 @@ def test_the_demo_tells_its_story(tmp_path, monkeypatch, capsys):
     assert max(map(len, lines[:-1])) <= 80  # the last names the page, wherever it is
     page = (tmp_path / "report.html").read_text()
     story = page[page.index("<main>") : page.index('class="detail"')]
-    assert story.count('class="chapter"') == 4
+    assert story.count('class="chapter"') == 5
     rows = re.findall(r'<th scope="row">(.*?)</th>', story)
-    assert len(rows) == len(re.findall(r"<td colspan=.*?><p>[A-Z].*?\.</p>", story)) == 8
+    assert len(rows) == len(re.findall(r"<td colspan=.*?><p>[A-Z].*?\.</p>", story)) == 10
     assert set(rows) == {
         line.split("  ")[0] for line in lines if re.search(r"\d \(0\.\d+ to", line)
     }
-    assert story.count("<img ") == 3 * (4 + 6 + 4)
+    assert story.count("<img ") == 3 * (4 + 6 + 4 + 4)

@@ -21,7 +21,7 @@ def path(request):
 
 
 def test_all_lessons_are_here():
-    assert [path.stem[:2] for path in NOTEBOOKS] == ["01", "02", "03", "04", "05", "06"]
+    assert [path.stem[:2] for path in NOTEBOOKS] == ["01", "02", "03", "04", "05", "06", "07"]
 
 
 def test_stored_with_what_they_show(path):

@@ -27,6 +27,10 @@ from explainfix.lab.run.config import RunConfig, make_config, read_config
         ('fix = "ghaar"\nzero = 1', "zero must be above 0 and below 1, not 1.0"),
         ('fix = "ghaar"\nzero = 0.0', "zero must be above 0 and below 1, not 0.0"),
         ('fix = "ghaar"\nprune = true', "prune needs zero"),
+        ("distil = 0.5", "distil needs teacher, the network to learn from"),
+        ('teacher = "x"', "teacher needs distil, the share of the loss"),
+        ('teacher = "x"\ndistil = 1.5', "distil must be above 0 and at most 1, not 1.5"),
+        ("train_share = 0.0", "train_share must be above 0 and at most 1, not 0.0"),
         ("model = ", "is no TOML file"),
     ],
 )

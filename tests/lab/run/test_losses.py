@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 from monai.losses import DiceLoss
+from scipy.special import softmax
+from scipy.stats import entropy
 
 from explainfix.lab.run.losses import (
     Balance,
@@ -12,6 +14,7 @@ from explainfix.lab.run.losses import (
     binary_cross_entropy,
     cross_entropy,
     dice,
+    distance,
     fitting_losses,
     focal,
     labels_of,
@@ -146,3 +149,48 @@ def test_every_task_has_a_loss():
     assert {name for case in cases for name in fitting_losses(*case)} == set(losses)
     with pytest.raises(ValueError, match="did you mean 'focal'"):
         losses.find("focall")
+
+
+def test_a_teacher_of_labels_is_as_soft_targets():
+    """Binary cross entropy with its probabilities, less what is left at the teacher itself."""
+    generator = torch.Generator().manual_seed(0)
+    logits, taught = torch.randn(2, 4, 3, generator=generator).unbind()
+    logits.requires_grad_()
+    q = [[sigmoid(z) for z in row] for row in taught.tolist()]
+    p = [[sigmoid(z) for z in row] for row in logits.tolist()]
+    far = sum(
+        b * math.log(b / a) + (1 - b) * math.log((1 - b) / (1 - a))
+        for ours, theirs in zip(p, q, strict=True)
+        for a, b in zip(ours, theirs, strict=True)
+    )
+    unknown = torch.full_like(taught, NAN)  # to whoever labelled, not to the teacher
+    found = distance(logits, taught, unknown, "multilabel")
+    assert found.item() == pytest.approx(far / 12, rel=1e-5)
+    found.backward()
+    torch.testing.assert_close(logits.grad, (torch.tensor(p) - torch.tensor(q)) / 12)
+    masks = distance(logits[:, None], taught[:, None], torch.zeros(4, 1, 3), "segmentation")
+    assert masks.item() == pytest.approx(found.item())  # of one class
+
+
+@pytest.mark.parametrize(("task", "space"), [("multiclass", ()), ("segmentation", (5, 4))])
+def test_a_teacher_of_classes_is_asked_at_a_temperature(task, space):
+    """As SciPy's relative entropy of softmax(z/2), times 4; pixels are images side by side."""
+    generator = torch.Generator().manual_seed(0)
+    logits, taught = torch.randn(2, 3, 4, *space, generator=generator, dtype=torch.double).unbind()
+    ours, theirs = (
+        softmax(z.movedim(1, -1).reshape(-1, 4).numpy() / 2, axis=1) for z in (logits, taught)
+    )
+    wanted = 4 * entropy(theirs, ours, axis=1).mean()
+    known = torch.zeros(3, 1, *space) if space else torch.zeros(3)
+    assert distance(logits, taught, known, task).item() == pytest.approx(wanted)
+    assert distance(taught, taught, known, task).item() == pytest.approx(0, abs=1e-12)
+
+
+def test_padding_does_not_count_with_a_teacher_either():
+    logits, taught = torch.randn(2, 3, 4, 6, 5, generator=torch.Generator().manual_seed(0)).unbind()
+    masks = torch.zeros(3, 1, 6, 5)
+    masks[..., 2:] = NAN
+    for classes in (4, 1):
+        ours, theirs = logits[:, :classes], taught[:, :classes]
+        inside = distance(ours[..., :2], theirs[..., :2], masks[..., :2], "segmentation")
+        assert distance(ours, theirs, masks, "segmentation").item() == pytest.approx(inside.item())

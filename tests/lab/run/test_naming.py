@@ -24,6 +24,22 @@ def test_the_name_changes_with_what_changes_the_result_only(tmp_path):
     assert run_name(own) != first  # the file is another one now
 
 
+def test_names_stay_when_options_are_added():
+    """Runs that were done before there was a teacher are found; these are their names."""
+    assert run_name(RunConfig()) == "unetd-nuclei-learned-0389d9a9"
+    zeroed = RunConfig(fix="ghaar", zero=0.5, lr=0.1).resolved("segmentation")
+    assert run_name(zeroed) == "unetd-nuclei-ghaar-6c8a6610"
+
+
+def test_a_teacher_makes_another_run(tmp_path):
+    file = tmp_path / "teacher.safetensors"
+    xf.save(xf.create_model("unetd"), file)
+    taught = RunConfig(teacher=str(file), distil=0.5)
+    names = [run_name(RunConfig()), run_name(taught), run_name(replace(taught, distil=0.4))]
+    xf.save(xf.create_model("unetd", num_classes=2), file, overwrite=True)
+    assert len({*names, run_name(taught)}) == 4  # the file is another one now
+
+
 def test_the_name_is_of_all_options(monkeypatch):
     """With another default, a run that says nothing has another name; one that says it has not."""
     before, said = run_name(RunConfig()), run_name(RunConfig(lr=0.1))

@@ -15,12 +15,14 @@ from torch import nn
 
 import explainfix as xf
 from explainfix.lab.data.dataset import open_dataset
+from explainfix.lab.data.loader import Share, training_steps
 from explainfix.lab.run import checkpoint as checkpoints
 from explainfix.lab.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.devices import learning_rate
 from explainfix.lab.run.evaluation import evaluate
-from explainfix.lab.run.folder import read_run
+from explainfix.lab.run.folder import build_model, open_data, read_run
+from explainfix.lab.run.losses import distance
 from explainfix.lab.run.process import keep_large_blocks
 from explainfix.lab.run.train import train
 from explainfix.watch import Timeline
@@ -198,6 +200,54 @@ def test_two_processes_learn_as_one_with_the_double_batch(config, networks, tmp_
             wanted = [row[name] for row in one.history]
             assert [row[name] for row in other.history] == pytest.approx(wanted, rel=1e-4)
     assert one.history[0]["loss"] > one.history[1]["loss"]
+
+
+def test_a_share_of_the_loss_is_the_distance_to_the_teacher(config, networks, tmp_path):
+    """The first step's loss by hand; the teacher, which has BatchNorm and dropout, is at rest."""
+    teacher = train(replace(config, fix=None), runs=tmp_path)
+    plain = replace(config, model=f"{networks}:plain", fix=None, epochs=1, batch_size=12)
+    spec = f"{networks}:dropping@{teacher.folder / 'best.safetensors'}"
+    alone = train(plain, runs=tmp_path)
+    taught = train(replace(plain, teacher=spec, distil=0.25), runs=tmp_path)
+    assert taught.folder != alone.folder
+    data = open_data(alone.config)
+    [[(images, masks)]] = training_steps(data, "train", Share(12), seed=0, epoch=0)
+    with torch.no_grad():
+        logits = build_model(alone.config, data)(images)
+        far = distance(logits, teacher.model().eval()(images), masks, data.task).item()
+    [row], [other] = taught.history, alone.history
+    assert row["loss"] == pytest.approx(0.75 * other["loss"] + 0.25 * far, rel=1e-5)
+    assert row["val loss"] != other["val loss"]  # it learned something else,
+    [again] = train(replace(plain, model=str(taught.folder), lr=1e-12), runs=tmp_path).history
+    assert row["val loss"] == pytest.approx(again["val loss"], rel=1e-4)  # and is judged by labels
+
+
+def test_who_is_as_the_teacher_learns_nothing_more(config, networks, tmp_path):
+    first = train(replace(config, model=f"{networks}:plain", fix=None), runs=tmp_path)
+    spec, as_it_is = str(first.folder), {"fix": None, "optimizer": "sgd", "epochs": 1}
+    same = replace(config, model=spec, teacher=spec, distil=1.0, **as_it_is)
+    run = train(same, runs=tmp_path)
+    assert run.history[0]["loss"] == 0
+    assert same_weights(run.folder / "last.safetensors", first.folder / "best.safetensors")
+
+
+def test_a_teacher_that_cannot_teach(config, tmp_path):
+    def fails(message, teacher):
+        with pytest.raises(ValueError, match=message):
+            train(replace(config, teacher=str(teacher), distil=0.5), runs=tmp_path / "none")
+        assert not list((tmp_path / "none").iterdir())
+
+    fails("the teacher 'unetd' has random weights: give one that is trained", "unetd")
+    file = tmp_path / "teacher.safetensors"
+    for classes, added, message in (
+        (2, 1.0, r"': the model gives outputs \(4, 2, 32, 32\), segmentation on this data needs"),
+        (1, torch.inf, "': its outputs are not finite"),
+    ):
+        model = xf.create_model("unetd", num_classes=classes)
+        with torch.no_grad():
+            model.head.weight.add_(added)
+        xf.save(model, file, overwrite=True)
+        fails(f"^the teacher '.*teacher.safetensors{message}", file)
 
 
 @pytest.mark.parametrize(

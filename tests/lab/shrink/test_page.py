@@ -57,9 +57,13 @@ def test_it_says_what_was_found():
         "0.60 of the latency, 0.36 of the parameters, 0.36 of the multiply-adds, 0.44 of the "
         "memory, Dice -0.010 (-0.020 to +0.003) on test"
     )
+    assert repr(search()) == f"Shrunk: {said}"
     page = render(page_data(search()))
     assert said in page
     assert "explainfix shrink runs/net-2 --epochs 10 --lr 0.008 --max-loss 0.01" in page
+    taught = search(asked=Asked(max_loss=0.01, distil=0.5))
+    assert "--lr 0.008 --distil 0.5 --max-loss 0.01" in render(page_data(taught))
+    assert "0.5 of its loss being the distance to the original" in render(page_data(taught))
     missed = search(end=End(False, "latency 0.3 was not reached"))
     assert "Not all that was asked for" in render(page_data(missed))
     nothing = search(chosen=0, tested=None)

@@ -17,11 +17,11 @@ from safetensors.torch import load_file
 
 import explainfix as xf
 from explainfix.lab.run.config import RunConfig
-from explainfix.lab.run.folder import open_data
+from explainfix.lab.run.folder import open_data, read_run
 from explainfix.lab.run.train import train
 from explainfix.lab.shrink import search
 from explainfix.lab.shrink.goal import Asked
-from explainfix.lab.shrink.original import find_original
+from explainfix.lab.shrink.original import Original, find_original
 from explainfix.lab.shrink.search import NoiseError, shrink
 from explainfix.lab.sweep.workers import Workers
 
@@ -153,7 +153,7 @@ def test_stopped_in_every_phase_it_goes_on_to_the_same_network(run, tmp_path):
 
 
 def test_killed_it_goes_on_to_the_same_network(run, tmp_path):
-    """A process that gets SIGKILL has no time for anything."""
+    """A process that gets SIGKILL has no time for anything; rounds learn from the original."""
     script = textwrap.dedent(
         f"""
         import os, signal
@@ -162,18 +162,43 @@ def test_killed_it_goes_on_to_the_same_network(run, tmp_path):
         def kill(moment):
             if moment.number == 2 and "begins" in moment.text:
                 os.kill(os.getpid(), signal.SIGKILL)
-        asked = Asked(params=0.4, epochs=1, batches=2, despite_noise=True)
+        asked = Asked(params=0.4, epochs=1, batches=2, despite_noise=True, distil=0.5)
         shrink({str(run.folder)!r}, asked, runs={str(tmp_path / "killed")!r}, report=kill)
         """
     )
     threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     done = subprocess.run([sys.executable, "-c", script], env=os.environ | threads, check=False)
     assert done.returncode == -signal.SIGKILL
-    asked = Asked(params=0.4, **QUICK)
+    asked = Asked(params=0.4, distil=0.5, **QUICK)
     again = shrink(str(run.folder), asked, runs=tmp_path / "killed")
     whole = shrink(str(run.folder), asked, runs=tmp_path / "whole")
     one, other = whole.model().state_dict(), again.model().state_dict()
     assert all(torch.equal(one[name], other[name]) for name in one)
+    teacher, original = load_file(whole.folder / "teacher.safetensors"), run.model().state_dict()
+    assert all(torch.equal(teacher[name], original[name]) for name in original)
+    for each in whole.rounds[1:]:  # all learn from the original, not from the round before
+        tuned = read_run(Path(each.model)).config
+        assert (tuned.distil, Path(tuned.teacher).name) == (0.5, "teacher.safetensors")
+        assert tuned.teacher == f"{run.config.model}@{whole.folder / 'teacher.safetensors'}"
+
+
+def test_names_of_searches_stay_and_a_teacher_is_not_handed_down(tmp_path):
+    """Searches that were done before rounds could learn from the original are found."""
+    config = RunConfig(data_options={"count": 12, "size": 32}).resolved("segmentation")
+    original = Original("unetd", config, open_data(config))
+    for asked, name in (
+        (Asked(params=0.5), "unetd-nuclei-learned-shrunk-c882a5e4"),
+        (Asked(max_loss=0.02, latency=0.5, finalists=2), "unetd-nuclei-learned-shrunk-d122089f"),
+    ):
+        assert original.folder(tmp_path, asked) == tmp_path / name
+        assert original.folder(tmp_path, replace(asked, distil=0.5)) != tmp_path / name
+    model, file = xf.create_model("unetd"), tmp_path / "net.safetensors"
+    with torch.no_grad():
+        model.head.weight.add_(1)  # it is trained
+    xf.save(model, file)
+    taught = replace(config, model=str(file), teacher=str(file), distil=0.5)
+    found = find_original(taught, tmp_path, Workers(), lambda moment: None)
+    assert (found.config.teacher, found.config.distil) == (None, None)
 
 
 def test_what_is_done_is_not_done_again(run, tmp_path, monkeypatch):
@@ -247,15 +272,15 @@ def test_a_loss_below_the_noise_is_told_with_the_number_of_images(run, tmp_path)
     assert kept.stat().st_mtime_ns == written  # it went on with the round that was there
 
 
-def test_without_labels_nothing_can_be_told(run, tmp_path):
-    original = find_original(str(run.folder), tmp_path, Workers(), lambda moment: None)
-    data = original.dataset
+def test_without_labels_nothing_can_be_told(run, tmp_path, monkeypatch):
+    data = open_data(run.config)
     images = data.split("val")
     blank = [s._replace(target=torch.full_like(s.target, torch.nan)) for s in images]
-    splits = {**data.splits, "val": Blank(images.names, blank)}
-    without = replace(original, dataset=replace(data, splits=splits))
+    without = replace(data, splits={**data.splits, "val": Blank(images.names, blank)})
+    monkeypatch.setattr("explainfix.lab.shrink.original.open_data", lambda config: without)
     with pytest.raises(ValueError, match="the images of 'val' have no labels"):
-        without.outcomes(run.model(), "val")
+        shrink(str(run.folder), Asked(params=0.5, **QUICK), runs=tmp_path)
+    assert not list(tmp_path.glob("*shrunk*"))  # nothing came of it
 
 
 class Blank(list):

@@ -109,6 +109,11 @@ class RunConfig:
     loss
         Which loss (default: bce for masks of one class, cross_entropy for those of several, focal
         for several labels, cross_entropy for one).
+    teacher
+        A trained network to learn from too: a saved file, NAME@FILE, or a run, with the same
+        outputs.
+    distil
+        The share of the loss, above 0 and up to 1, that is the distance to the teacher's outputs.
     seed
         Seed of the weights, the order of the data and the augmentations.
     accelerator
@@ -166,6 +171,8 @@ class RunConfig:
     weight_decay: float = 0.0
     clip: float | None = None
     loss: Literal["bce", "dice", "dice_cross_entropy", "focal", "cross_entropy"] | None = None
+    teacher: str | None = None
+    distil: float | None = None
     seed: int = 0
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: int = 1
@@ -204,8 +211,7 @@ class RunConfig:
             raise ValueError("steer_filters and steer_energy need steer")
         if self.zero is None and self.prune:
             raise ValueError("prune needs zero, the share of the kernels to begin with")
-        if not 0 < self.train_share <= 1:
-            raise ValueError(f"train_share must be above 0 and at most 1, not {self.train_share!r}")
+        check_share("train_share", self.train_share)
         if self.zero is None and self.zero_from is not None:
             raise ValueError("zero_from needs zero, the share of the kernels that are zero")
         if self.zero is not None:
@@ -213,6 +219,11 @@ class RunConfig:
                 raise ValueError(f"zero must be above 0 and below 1, not {self.zero!r}")
             if self.fix is None and not self._goes_on:
                 raise ValueError("zero needs fix, or a saved model whose filters are fixed")
+        check_share("distil", self.distil)
+        if self.distil is None and self.teacher is not None:
+            raise ValueError("teacher needs distil, the share of the loss that is its due")
+        if self.teacher is None and self.distil is not None:
+            raise ValueError("distil needs teacher, the network to learn from")
         if not self.evaluate_on:
             raise ValueError("evaluate_on must name a split to score")
         choose_steps((), self.augment)
@@ -269,6 +280,12 @@ def make_config(options: Mapping[str, Any]) -> RunConfig:
         if name not in known:
             raise unknown("option", name, known)
     return RunConfig(**options)
+
+
+def check_share(name: str, value: float | None) -> None:
+    """Raise unless this is a share, above 0 and up to 1, or nothing."""
+    if value is not None and not 0 < value <= 1:
+        raise ValueError(f"{name} must be above 0 and at most 1, not {value!r}")
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:

@@ -18,6 +18,7 @@ from ...registry import bases, openers
 from ...steering import mix_, steer_
 from ...store import load
 from ...table import as_frame
+from ...untrained import is_untrained
 from ...zoo import create_model
 from ...zoo.opening import is_complete, open_guide, open_network, split_run, split_weights
 from ...zoo.own import split_factory
@@ -105,18 +106,36 @@ def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
     """The network of a run before its first step, fixed, zeroed and pruned if it is to be."""
     with torch.random.fork_rng([]):  # models are made on the CPU
         torch.default_generator.manual_seed(config.seed)
-        has_counts = is_complete(config.model)
-        model = open_network(
-            config.model,
-            weights=config.weights,
-            num_classes=None if has_counts else len(dataset.classes),
-            in_channels=None if has_counts else dataset.in_channels,
-        )
+        model = _open_for(dataset, config.model, config.weights)
         if config.fix is not None:
             set_filters_(model, config, dataset)
         if config.zero is not None:
             zero_kernels_(model, config, dataset)
     return model
+
+
+def open_teacher(config: RunConfig, dataset: Dataset) -> nn.Module | None:
+    """The trained network that a run learns from, if there is one: it learns nothing itself."""
+    if config.teacher is None:
+        return None
+    teacher = _open_for(dataset, config.teacher)
+    if is_untrained(teacher):
+        raise ValueError(
+            f"the teacher {config.teacher!r} has random weights: give one that is trained, a saved "
+            "file, NAME@FILE, or a run"
+        )
+    return teacher.eval().requires_grad_(False)
+
+
+def _open_for(dataset: Dataset, text: str, weights: str | None = None) -> nn.Module:
+    """A network with the dataset's channels and classes, or those that it has already."""
+    has_counts = is_complete(text)
+    return open_network(
+        text,
+        weights=weights,
+        num_classes=None if has_counts else len(dataset.classes),
+        in_channels=None if has_counts else dataset.in_channels,
+    )
 
 
 def set_filters_(model: nn.Module, config: RunConfig, dataset: Dataset) -> None:

@@ -1,4 +1,4 @@
-"""Losses: cross entropy, binary or of classes, Dice, the paper's focal loss. NaN is ignored."""
+"""Losses: cross entropy, Dice, the paper's focal loss, how far a teacher is. NaN is ignored."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from ...registry import Registry
 from ..data.dataset import Images, Task, as_outputs
 
+_TEMPERATURE = 2.0  # of a teacher's classes: what it thinks of the unlikely ones counts more
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 # Makers of losses, given the training images, whose labels some of them count.
@@ -88,6 +89,37 @@ def focal(logits: Tensor, targets: Tensor, balance: Balance, *, gamma: float = 1
     positive = balance.positive * (1 - p) ** gamma * y * p.log()
     negative = balance.negative * p**gamma * (1 - y) * (1 - p).log()
     return -(known * balance.task * (positive + negative)).sum(dim=1).mean()
+
+
+def distance(logits: Tensor, taught: Tensor, targets: Tensor, task: Task) -> Tensor:
+    """How far logits `(n, classes, ...)` are from a teacher's: 0 where they are the same.
+
+    Kullback and Leibler's divergence D(q ∥ p) from its probabilities q, mean over images, or
+    pixels. Labels, and masks of one class, are each on or off: p = σ(z), and the gradient is that
+    of binary cross entropy with soft targets. Classes exclude each other: p = softmax(z/T), times
+    T², so that the gradient is as large at any temperature. Pixels whose target is NaN, such as
+    padding, do not count. Labels that are NaN do: a teacher has learned what they may be.
+
+    >>> logits, taught, unknown = (torch.tensor([[z]]) for z in (0.0, 2.0, torch.nan))
+    >>> distance(logits, taught, unknown, "multilabel")
+    tensor(0.3278)
+    >>> distance(taught, taught, unknown, "multilabel")
+    tensor(0.)
+    """
+    if task == "multilabel" or logits.shape[1] == 1:
+        soft = taught.sigmoid()
+        cross, least = (
+            F.binary_cross_entropy_with_logits(z, soft, reduction="none") for z in (logits, taught)
+        )
+        each = cross - least
+    else:
+        ours, theirs = ((z / _TEMPERATURE).log_softmax(1) for z in (logits, taught))
+        each = F.kl_div(ours, theirs, reduction="none", log_target=True).sum(1, keepdim=True)
+        each = _TEMPERATURE**2 * each
+    if task != "segmentation":
+        return each.mean()
+    counted = ~targets.isnan()
+    return (each * counted).sum() / counted.sum().clamp(min=1)
 
 
 def balance_labels(targets: Tensor) -> Balance:

@@ -16,6 +16,7 @@ from ...zoo.own import split_factory
 from .config import RunConfig, make_config, read_config
 
 FORMAT = 3  # what the options of a run mean: to be raised if the same options give another run
+LATER = ("teacher", "distil")  # came when runs had names: without a value they are not in them
 HARMLESS = ("workers", "checkpoint_seconds", "tensorboard", "frugal")  # no result depends on these
 
 
@@ -23,7 +24,8 @@ def run_name(config: RunConfig) -> str:
     """The run's folder: readable, and different for different runs.
 
     It changes with any option that may change the result, with the content of the files that
-    `model`, `weights`, `fix_guide` and `zero_from` name, and with what runs of this version mean.
+    `model`, `weights`, `fix_guide`, `zero_from` and `teacher` name, and with what runs of this
+    version mean.
     """
     return f"{run_title(config)}-{_digest(config)}"
 
@@ -56,9 +58,10 @@ def differences(path: Path, config: RunConfig) -> dict[str, tuple[Any, Any]]:
 
 
 def _digest(config: RunConfig) -> str:
-    given = (config.model, config.weights, config.fix_guide, config.zero_from)
+    given = (config.model, config.weights, config.fix_guide, config.zero_from, config.teacher)
     files = [_fingerprint(text) for text in given if text]
-    text = json.dumps([FORMAT, decisive(config), files], sort_keys=True)
+    options = {k: v for k, v in decisive(config).items() if k not in LATER or v is not None}
+    text = json.dumps([FORMAT, options, files], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 

@@ -63,6 +63,7 @@ from .folder import (
     is_finished,
     locked,
     open_data,
+    open_teacher,
     other_lengths,
     read_run,
     settle,
@@ -79,7 +80,7 @@ from .history import (
     write_metrics,
     write_spectra,
 )
-from .losses import Loss, losses
+from .losses import Loss, distance, losses
 from .metrics import MAIN_SCORE, score
 from .process import prepare_process
 
@@ -182,6 +183,9 @@ class _Work:
             self.progress = read_checkpoint(self.checkpoint, self.network, self.optimizer)
             fabric.strategy.precision.load_state_dict(self.progress.scaler)
         self.model, self.stepper = fabric.setup(self.network, self.optimizer)
+        self.teacher = open_teacher(config, dataset)
+        if self.teacher is not None:
+            fabric.to_device(self.teacher)
         self.loss: Loss = losses.find(config.loss or "")(dataset.split(config.train_split))
         self.steps = count_steps(dataset, config.train_split, self._share)
 
@@ -233,7 +237,12 @@ class _Work:
             with fabric.no_backward_sync(self.model, enabled=number < len(batches)):
                 logits = compute_logits(self.model, images)
                 check_shapes(logits, targets, self.dataset)
-                loss = self.loss(logits, targets.to(logits.dtype)) / len(batches)
+                targets = targets.to(logits.dtype)
+                loss = self.loss(logits, targets) / len(batches)
+                if config.distil is not None:
+                    taught = self.ask_teacher(images, targets).to(logits.dtype)
+                    far = distance(logits, taught, targets, self.dataset.task) / len(batches)
+                    loss = (1 - config.distil) * loss + config.distil * far
                 if not loss.isfinite():
                     torch.manual_seed(seed)
                     with fabric.autocast():
@@ -246,6 +255,19 @@ class _Work:
             fabric.clip_gradients(self.model, self.stepper, max_norm=config.clip)
         self.stepper.step()
         return _reduced(fabric, total, "mean").item()
+
+    def ask_teacher(self, images: Tensor, targets: Tensor) -> Tensor:
+        """The teacher's logits of a batch, as it was augmented."""
+        assert self.teacher is not None
+        try:
+            with torch.no_grad(), self.fabric.autocast():
+                logits = compute_logits(self.teacher, images.to(next(self.teacher.parameters())))
+            check_shapes(logits, targets, self.dataset)
+            if not logits.isfinite().all():
+                raise ValueError("its outputs are not finite")
+        except ValueError as error:
+            raise ValueError(f"the teacher {self.config.teacher!r}: {error}") from error
+        return logits
 
     def evaluate(self) -> dict[str, float]:
         """The scores on each split, each process doing its share."""

@@ -10,6 +10,7 @@ from typing import Literal
 
 from ...explanation.kind import kinds
 from ...registry import unknown
+from ..run.config import check_share
 
 Cost = Literal["latency", "params", "macs", "memory"]
 COSTS: tuple[Cost, ...] = typing.get_args(Cost)
@@ -54,6 +55,9 @@ class Asked:
         Training batches for the saliency, and as many for trying candidates.
     steer
         Try networks too whose dense filters keep the frequencies that they need, and no more.
+    distil
+        While a round is fine-tuned, the share of the loss that is the distance to the outputs of
+        the original network, above 0 and up to 1 (default: none, it learns from labels alone).
     finalists
         How many candidates of a round are fine-tuned.
     batch
@@ -78,6 +82,7 @@ class Asked:
     ranking: str = "weight_gradient"
     batches: int = 8
     steer: bool = True
+    distil: float | None = None
     finalists: int = 1
     batch: int = 1
     size: tuple[int, ...] | None = None
@@ -99,8 +104,8 @@ class Asked:
                     f"{name} must be above 0 and below 1, a share of the original's, "
                     f"not {getattr(self, name)!r}"
                 )
-        if self.max_loss is not None and not 0 < self.max_loss <= 1:
-            raise ValueError(f"max_loss must be above 0 and at most 1, not {self.max_loss!r}")
+        check_share("max_loss", self.max_loss)
+        check_share("distil", self.distil)
         if not 0.1 <= self.step <= 0.95:
             raise ValueError(f"step must be from 0.1 to 0.95, not {self.step!r}")
         for name in ("epochs", "rounds", "batches", "finalists", "batch"):

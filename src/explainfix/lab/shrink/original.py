@@ -25,6 +25,7 @@ from ..sweep.sweep import Workers, sweep
 from .goal import Asked
 from .progress import ShrinkMoment, ShrinkReport
 
+_LATER = ("distil",)  # options that came when searches had names: without a value not in them
 _UNDECIDED = ("rounds", "despite_noise")  # options that say when to stop, not what to do
 
 
@@ -61,7 +62,11 @@ class Original:
 
     def folder(self, runs: Path, asked: Asked) -> Path:
         """Where its search is: another folder for everything that may change the outcome."""
-        decisive = {k: v for k, v in dataclasses.asdict(asked).items() if k not in _UNDECIDED}
+        decisive = {
+            k: v
+            for k, v in dataclasses.asdict(asked).items()
+            if k not in _UNDECIDED and (k not in _LATER or v is not None)
+        }
         text = json.dumps([run_name(self.config), decisive], sort_keys=True)
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
         return runs / f"{self.title}-shrunk-{digest}"
@@ -97,16 +102,24 @@ class Original:
             )
         return outcomes
 
-    def tuning(self, file: Path, epochs: int) -> RunConfig:
+    def tuning(
+        self, file: Path, epochs: int, *, teacher: Path | None = None, distil: float | None = None
+    ) -> RunConfig:
         """The run that fine-tunes a file: the paper's doubled rate, down to nothing at the end."""
-        built = network_of(self.model)
         return replace(
             self.config,
-            model=f"{built}@{file}" if split_factory(built) else str(file),
+            model=self._named(file),
             epochs=epochs,
             lr=2 * (self.config.lr or 0.0),
             schedule="onecycle",
+            teacher=None if teacher is None else self._named(teacher),
+            distil=distil,
         )
+
+    def _named(self, file: Path) -> str:
+        """What opens a file with a network that was made of this one."""
+        built = network_of(self.model)
+        return f"{built}@{file}" if split_factory(built) else str(file)
 
 
 def find_original(
@@ -144,11 +157,12 @@ def _trained(config: RunConfig, runs: Path, workers: Workers, report: ShrinkRepo
 
 
 def _plain(config: RunConfig) -> RunConfig:
-    """The options of a run without what was done to its network before the first step."""
+    """The options of a run without its teacher, and what was done before the first step."""
+    done = ("fix", "steer", "mix", "zero", "prune", "weights", "teacher", "distil")
     kept = {
         entry.name: getattr(config, entry.name)
         for entry in dataclasses.fields(RunConfig)
-        if not entry.name.startswith(("fix", "steer", "mix", "zero", "prune", "weights"))
+        if not entry.name.startswith(done)
     }
     kept |= {"evaluate_on": config.evaluate_on[:1], "evaluate_every": 1, "patience": None}
     return RunConfig(**kept, fix_seed=config.fix_seed)

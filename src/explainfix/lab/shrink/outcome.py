@@ -31,7 +31,7 @@ class OnTest:
     change: Score
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Shrunk(Shown):
     """The outcome: `rounds`, the original first, and the number of the one that was `chosen`.
 
@@ -100,6 +100,9 @@ class Shrunk(Shown):
     def to_html(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the page: scores against costs, and what went from each layer."""
         views.find("shrunk")(self, path, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        return f"Shrunk: {self}"
 
     def __str__(self) -> str:
         if not self.chosen:

@@ -79,6 +79,8 @@ def command_from(found: Shrunk, each: Round) -> str:
     words = ["explainfix", "shrink", each.model, "--epochs", str(asked.epochs)]
     if each.number:  # its run had twice the rate already
         words += ["--lr", f"{found.lr:g}"]
+    if asked.distil is not None:
+        words += ["--distil", f"{asked.distil:g}"]
     if asked.max_loss is not None:
         words += ["--max-loss", f"{asked.max_loss:g}"]
     if asked.target is not None:
@@ -108,6 +110,9 @@ def _numbers(found: Shrunk) -> list[dict[str, str]]:
 def _notes(found: Shrunk) -> list[str]:
     asked, shape = found.asked, found.small.costs.latency
     limit = "anything" if asked.max_loss is None else f"{asked.max_loss:g}"
+    taught = ""
+    if asked.distil is not None:
+        taught = f", {asked.distil:g} of its loss being the distance to the original's outputs"
     notes = [
         f"Asked for: a loss of at most {limit}"
         + (f", {asked.target:g} of the {WORDS[asked.cost]}." if asked.target else "."),
@@ -115,7 +120,7 @@ def _notes(found: Shrunk) -> list[str]:
         "Every round was chosen by validation images. Test images were scored once, for the "
         "network that was chosen.",
         f"Channels are ranked by {asked.ranking}; each round was fine-tuned for {asked.epochs} "
-        "epochs at twice the rate.",
+        f"epochs at twice the rate{taught}.",
         f"Latency is that of {asked.runtime} PyTorch in turns with the original, batch of "
         f"{asked.batch}: {shape} of it." if asked.runtime == "eager" else
         f"Latency is that of ONNX Runtime in turns with the original: {shape} of it.",

@@ -2,7 +2,8 @@
 
 Everything is a function of the options and of what is on disk. A folder holds a folder for each
 round: the networks that were cut, the runs that fine-tuned them, their outcomes on validation, and,
-once it is done, round.json. The same call goes on with whatever is missing.
+once it is done, round.json; and the original, if rounds learn from it. The same call goes on with
+whatever is missing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import shutil
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +178,9 @@ class _Search:
         made = self._made(place, parent, move)
         files = {way: place / f"{way}.safetensors" for way in made["ways"]}
         self._say("fine-tuning")
+        tuning = partial(self.original.tuning, teacher=self._teacher(), distil=asked.distil)
         done = sweep(
-            {way: self.original.tuning(file, asked.epochs) for way, file in files.items()},
+            {way: tuning(file, asked.epochs) for way, file in files.items()},
             runs=place / "runs",
             workers=self.workers,
             report=lambda moment: self._say(moment.line),
@@ -206,6 +209,15 @@ class _Search:
         )
         write_round(place, finished)
         return finished
+
+    def _teacher(self) -> Path | None:
+        """The file of the original that rounds learn from, if they are to."""
+        file = self.folder / "teacher.safetensors"
+        if self.asked.distil is None:
+            return None
+        if not file.is_file():
+            save(self.original.open(), file)
+        return file
 
     def _made(self, place: Path, parent: Round, move: Try) -> dict[str, Any]:
         """The ways whose networks are to be fine-tuned, and how all ways did on trial."""
