@@ -19,7 +19,8 @@ from networks import SPECS, first, image_shape, without_chance
 ACTIVATIONS = {
     "ReLU": nn.ReLU, "ReLU6": nn.ReLU6, "Hardtanh": lambda: nn.Hardtanh(-0.5, 1), "CELU": nn.CELU,
     "SiLU": nn.SiLU, "ELU": nn.ELU, "GELU": nn.GELU, "Hardswish": nn.Hardswish, "Mish": nn.Mish,
-    "LeakyReLU": nn.LeakyReLU, "ReLU in place": lambda: nn.ReLU(inplace=True),
+    "LeakyReLU": nn.LeakyReLU, "a V": lambda: nn.LeakyReLU(-0.5),
+    "ReLU in place": lambda: nn.ReLU(inplace=True),
     "ReLU6 in place": lambda: nn.ReLU6(inplace=True),
     "SiLU in place": lambda: nn.SiLU(inplace=True),
 }  # fmt: skip
@@ -122,13 +123,12 @@ def test_what_is_normalised_again_costs_one_operation_and_the_wide_tensor_is_mad
     assert more == {"native_batch_norm": 3, "convolution": 1, "mul": 3}  # of channels, the mul
 
 
-@pytest.mark.parametrize("inplace", [False, True])
-def test_gradients_are_those_of_the_formula(inplace):
+def test_gradients_are_those_of_the_formula():
     """Numerical derivatives in float64 know nothing of what is kept."""
-    model = widening(lambda: nn.SiLU(inplace=inplace)).double()
+    model = widening(lambda: nn.SiLU(inplace=True)).double()
     xf.fix_(model, "ghaar")
     make_frugal_(model)
-    x = torch.randn(2, 8, 3, 3).double().requires_grad_()
+    x = torch.randn(2, 8, 2, 2).double().requires_grad_()
     assert torch.autograd.gradcheck(model, (x,))
 
 

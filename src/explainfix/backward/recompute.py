@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .. import private
 from ..layers import Convolution
-from .frozen import frozen_convolution, node_of
+from .frozen import is_frozen, node_of
 from .saved import keep_instead
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -77,37 +77,34 @@ def _after_smooth(activation: nn.Module, args: tuple[Any, ...], output: Tensor) 
 def _after_convolution(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
     """Let the ReLU, or its like, before a convolution keep nothing of its own if it can."""
     made = node_of(output, "Convolution")
-    if made is None or not args:
+    node = node_of(args[0], "") if made is not None and args else None
+    kind = "" if node is None else node.name()
+    if not any(known in kind for known in ("Relu", "Hardtanh")):
         return
-    x = args[0]
-    if frozen_convolution(output) is None:
-        _share(x, made)
-    elif (node := node_of(x, "LeakyRelu")) is not None:
+    if not is_frozen(made):
+        _share(args[0], node, made)
+    elif "LeakyRelu" in kind:
         keep_instead(node, "self", lambda _: _Normed.of(node))
-    elif (node := node_of(x, "Relu")) is not None:
+    elif "Relu" in kind:
         keep_instead(node, "result", lambda y: _Normed.of(node) or _Mask(y > 0, y.dtype))
-    elif (node := node_of(x, "Hardtanh")) is not None:
-        if (bounds := private.saved_values(node, "min_val", "max_val")) is None:
-            return
+    elif (bounds := private.saved_values(node, "min_val", "max_val")) is not None:
         low, high = bounds
         keep_instead(
             node, "self", lambda y: _Normed.of(node) or _Mask((y > low) & (y < high), y.dtype)
         )
 
 
-def _share(x: Tensor, convolution: Any) -> None:
+def _share(x: Tensor, node: Any, convolution: Any) -> None:
     """Let a ReLU6 or LeakyReLU that made the input of a learned convolution keep that too.
 
     They ask of their input where it lies, which their output says as well.
     """
-    kept = private.saved_values(convolution, "input")
-    if kept is None or kept[0] is None or kept[0].data_ptr() != x.data_ptr():
-        return
-    node = node_of(x, "Hardtanh")
-    if node is None and (node := node_of(x, "LeakyRelu")) is not None:
+    if "LeakyRelu" in node.name():
         slope = private.saved_values(node, "negative_slope")
-        node = node if slope is not None and slope[0] >= 0 else None
-    if node is not None:
+        if slope is None or slope[0] < 0:
+            return
+    kept = private.saved_values(convolution, "input")
+    if kept is not None and kept[0] is not None and kept[0].data_ptr() == x.data_ptr():
         keep_instead(node, "self", lambda _: _Same.of(x))
 
 
@@ -122,10 +119,10 @@ class _Same:
 
     @classmethod
     def of(cls, tensor: Tensor) -> _Same:
-        return cls(tensor.detach(), tensor._version)
+        return cls(tensor.detach(), private.version(tensor))
 
     def restore(self) -> Tensor:
-        if self.tensor._version != self.version:
+        if private.version(self.tensor) != self.version:
             raise RuntimeError(
                 f"a tensor {tuple(self.tensor.shape)} that a frugal network needs for its backward "
                 "pass was changed in place since: train without frugal, or undo_frugal_(model)"
@@ -205,18 +202,21 @@ class _Again:
     @classmethod
     def of(cls, made: Any) -> _Again | None:
         """The convolution of a node, if it is pointwise, without bias, and widens much."""
+        kept = private.saved_values(made, "weight")
+        if kept is None or (weight := kept[0]) is None:
+            return None
+        if max(weight.shape[2:]) > 1 or len(weight) < WIDER * weight.shape[1]:
+            return None
         values = private.saved_values(
-            made, "input", "weight", "transposed", "groups", "bias_sym_sizes_opt",
+            made, "input", "transposed", "groups", "bias_sym_sizes_opt",
             "stride", "padding", "dilation",
         )  # fmt: skip
         if values is None:
             return None
-        x, weight, transposed, groups, bias, stride, padding, dilation = values
-        if x is None or weight is None or transposed or groups != 1:
+        x, transposed, groups, bias, stride, padding, dilation = values
+        if x is None or transposed or groups != 1:
             return None
         if any(bias or ()):  # a bias is not kept: it cannot be added
-            return None
-        if max(weight.shape[2:]) > 1 or len(weight) < WIDER * weight.shape[1]:
             return None
         return cls(x.detach(), weight.detach(), (stride, padding, dilation))
 
