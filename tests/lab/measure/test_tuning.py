@@ -165,6 +165,11 @@ def test_nothing_to_learn_is_an_error():
         tune(nn.Sequential(nn.Conv2d(1, 1, 3)).requires_grad_(False), torch.randn(1, 1, 8, 8))
 
 
+def test_inputs_that_do_not_fit_are_an_error():
+    with pytest.raises(ValueError, match=r"no training step on inputs \(1, 9, 8, 8\): .*channels"):
+        tune(network(), torch.randn(1, 9, 8, 8))
+
+
 def compiled(monkeypatch, times, compile=lambda network: network, seconds=60.0):
     """What is said of torch.compile if steps take these times, compiled and not."""
     monkeypatch.setattr(compiling, "is_compiler_there", lambda device: True)

@@ -81,9 +81,7 @@ def tune(
         first = _race(ways, seconds / 2)
         best, why = _choose(plain, ways, first)
         kept = {settings: way.kept_bytes() for settings, way in ways.items()}
-        ways = {
-            settings: ways[settings] for settings in (plain, best)
-        }  # the others' memory is free
+        ways = {settings: ways[settings] for settings in (plain, best)}  # frees the others
         frugal = replace(best, frugal=True)
         if "frugal" not in given:
             ways[frugal] = Way(model, x, frugal)
@@ -131,7 +129,7 @@ def _enter(
     ways: dict[Settings, Way] = {}
     dropped: list[Tried] = []
     limit, slow = float("inf"), ""
-    training_step(nn.Conv2d(1, 1, 1).to(x.device), x.new_ones(1, 1, 1, 1))()  # PyTorch's own start
+    training_step(nn.Conv2d(1, 1, 1).to(x), x.new_ones(1, 1, 1, 1))()  # PyTorch's own start
     for settings in candidates:
         if settings.precision == slow:
             dropped.append(Tried(str(settings), dropped=f"{slow} is too slow here"))
@@ -141,7 +139,8 @@ def _enter(
             seconds = way.time_step()
         except RuntimeError as error:
             if not ways:  # not even as it is
-                raise
+                inputs = f"inputs {tuple(x.shape)}"
+                raise ValueError(f"no training step on {inputs}: {reason_of(error)}") from error
             dropped.append(Tried(str(settings), dropped=f"it does not run: {reason_of(error)}"))
             continue
         if not ways:
