@@ -87,6 +87,11 @@ def tells_saved_names() -> bool:
     return bool(saved_names(torch.ones(1, requires_grad=True).exp().grad_fn))
 
 
+def version(tensor: Tensor) -> int:
+    """How often a tensor was changed in place, but through `.data`; 0 if that is not known."""
+    return int(getattr(tensor, "_version", 0))
+
+
 def flat_tensors(tree: Any) -> list[Tensor]:
     """The tensors in nested containers, in the order in which PyTorch's exporter has them."""
     try:

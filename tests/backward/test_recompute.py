@@ -1,10 +1,13 @@
 """A frugal network computes what the ordinary one does, and keeps less."""
 
 import copy
+from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import explainfix as xf
 from explainfix.backward.frozen import is_lean, make_ordinary
@@ -13,26 +16,156 @@ from explainfix.backward.saved import kept_for_backward
 from gradients import passes, widening
 from networks import SPECS, first, image_shape, without_chance
 
+ACTIVATIONS = {
+    "ReLU": nn.ReLU, "ReLU6": nn.ReLU6, "Hardtanh": lambda: nn.Hardtanh(-0.5, 1), "CELU": nn.CELU,
+    "SiLU": nn.SiLU, "ELU": nn.ELU, "GELU": nn.GELU, "Hardswish": nn.Hardswish, "Mish": nn.Mish,
+    "LeakyReLU": nn.LeakyReLU, "a V": lambda: nn.LeakyReLU(-0.5),
+    "ReLU in place": lambda: nn.ReLU(inplace=True),
+    "ReLU6 in place": lambda: nn.ReLU6(inplace=True),
+    "SiLU in place": lambda: nn.SiLU(inplace=True),
+}  # fmt: skip
+TENSOR = 2 * 16 * 16 * 4  # bytes of a channel
+PRECISIONS = [{}, {"dtype": torch.bfloat16}]
 
-@pytest.mark.parametrize("activation", [nn.ReLU, nn.ReLU6, nn.CELU, lambda: nn.ReLU(inplace=True),
-                                        lambda: nn.ReLU6(inplace=True)])  # fmt: skip
+
+@pytest.mark.parametrize("precision", PRECISIONS, ids=["float32", "bf16"])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_frugal_networks_compute_the_same_and_keep_less(activation, layout):
+@pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=ACTIVATIONS)
+def test_frugal_networks_compute_the_same(activation, layout, precision):
     model = widening(activation).to(memory_format=layout)
+    for norm in (model[1], model[4], model[7]):
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
     xf.fix_(model, "ghaar")
     frugal = copy.deepcopy(model)
     make_frugal_(frugal)
     x = (3 * torch.randn(2, 8, 16, 16)).to(memory_format=layout)
-    results = passes(model, x), passes(frugal, x)
+    results = passes(model, x, **precision), passes(frugal, x, **precision)
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
-    kept = [kept_for_backward(network, x) for network in (model, frugal)]
-    pixels = 2 * 16 * 16
-    assert kept[0] - kept[1] >= 32 * pixels * 4  # the wide tensor
-    if not isinstance(model[2], nn.CELU):
-        assert kept[0] - kept[1] >= 32 * pixels * 4 + 4 * pixels * 3  # and masks
-    undo_frugal_(frugal)
-    assert kept_for_backward(frugal, x) == kept[0]
-    assert not any(layer._forward_hooks for layer in frugal if not is_lean(layer))
+    for one, other in zip(model.buffers(), frugal.buffers(), strict=True):
+        assert torch.equal(one, other)  # the running statistics, once a step
+
+
+# The channels that the three activations of the network keep and a frugal one does not. The wide
+# input of its last BatchNorm, of 32 channels, goes with any of them.
+KEPT = {
+    "ReLU": 4,  # before the fixed layer; before a learned one it keeps what that keeps
+    "ReLU6": 4 + 4 + 32,
+    "Hardtanh": 4 + 4 + 32,
+    "LeakyReLU": 4 + 4 + 32,
+    "SiLU": 4 + 4 + 32,
+    "CELU": 4 + 4 + 32,
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_frugal_networks_keep_less(kind):
+    model = widening(ACTIVATIONS[kind])
+    xf.fix_(model, "ghaar")
+    x = torch.randn(2, 8, 16, 16)
+    before = kept_for_backward(model, x)
+    make_frugal_(model)
+    assert before - kept_for_backward(model, x) == (32 + KEPT[kind]) * TENSOR
+    undo_frugal_(model)
+    assert kept_for_backward(model, x) == before
+    assert not any(layer._forward_hooks for layer in model if not is_lean(layer))
+
+
+def operations(model, x, backward):
+    """The ATen operations of a forward, or a backward pass, in order."""
+    model.zero_grad()
+    with recorded() as forward:
+        y = model(x)
+    with recorded() as back:
+        y.sum().backward()
+    return back if backward else forward
+
+
+@contextmanager
+def recorded():
+    names = []
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            names.append(op.overloadpacket.__name__)
+            return op(*args, **(kwargs or {}))
+
+    with Recorder():
+        yield names
+
+
+def counted(names):
+    """How often each occurs, without those that do nothing to what is in a tensor."""
+    return Counter(name for name in names if name not in ("detach", "ones_like", "empty"))
+
+
+def test_what_is_shared_costs_no_operation():
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 1), nn.ReLU6(), nn.Conv2d(4, 4, 3), nn.LeakyReLU(), nn.Conv2d(4, 2, 1)
+    )
+    x = torch.randn(2, 2, 8, 8)
+    before = [counted(operations(model, x, backward)) for backward in (False, True)]
+    kept = kept_for_backward(model, x)
+    make_frugal_(model)
+    assert [counted(operations(model, x, backward)) for backward in (False, True)] == before
+    assert kept - kept_for_backward(model, x) == 2 * 4 * (8 * 8 + 6 * 6) * 4
+
+
+def test_what_is_normalised_again_costs_one_operation_and_the_wide_tensor_is_made_once():
+    model = widening(nn.SiLU)
+    xf.fix_(model, "ghaar")
+    x = torch.randn(2, 8, 16, 16)
+    before = counted(operations(model, x, True))
+    forward = counted(operations(model, x, False))
+    make_frugal_(model)
+    assert counted(operations(model, x, False)) == forward
+    more = counted(operations(model, x, True)) - before
+    assert more == {"native_batch_norm": 3, "convolution": 1, "mul": 3}  # of channels, the mul
+
+
+def test_gradients_are_those_of_the_formula():
+    """Numerical derivatives in float64 know nothing of what is kept."""
+    model = widening(lambda: nn.SiLU(inplace=True)).double()
+    xf.fix_(model, "ghaar")
+    make_frugal_(model)
+    x = torch.randn(2, 8, 2, 2).double().requires_grad_()
+    assert torch.autograd.gradcheck(model, (x,))
+
+
+def test_what_changed_in_place_since_is_an_error_not_a_wrong_gradient():
+    model = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2), nn.SiLU())
+    make_frugal_(model)
+    output = model(torch.randn(2, 2, 4, 4))
+    with torch.no_grad():
+        model[1].bias.add_(1)
+    with pytest.raises(RuntimeError, match="changed in place since: train without frugal"):
+        output.sum().backward()
+
+
+def test_other_normalisations_stay_as_they_are():
+    """A BatchNorm that is not training, one without weights, and none at all."""
+    x = torch.randn(2, 2, 4, 4)
+    for norm, saved in (
+        (nn.BatchNorm2d(2).eval(), 0), (nn.BatchNorm2d(2, affine=False), 1),
+        (nn.BatchNorm2d(2, track_running_stats=False), 1), (nn.GroupNorm(1, 2), 0),
+    ):  # fmt: skip
+        model = nn.Sequential(nn.Conv2d(2, 2, 1), norm, nn.SiLU())
+        frugal = copy.deepcopy(model)
+        make_frugal_(frugal)
+        results = passes(model, x), passes(frugal, x)
+        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+        less = kept_for_backward(model, x) - kept_for_backward(frugal, x)
+        assert less == saved * x.numel() * 4
+
+
+def test_a_graph_may_be_used_twice():
+    model = widening(nn.SiLU)
+    xf.fix_(model, "ghaar")
+    make_frugal_(model)
+    x = torch.randn(2, 8, 16, 16, requires_grad=True)
+    loss = model(x).square().mean()
+    gradients = [torch.autograd.grad(loss, x, retain_graph=True)[0] for _ in range(2)]
+    assert torch.equal(*gradients)
 
 
 def test_a_frugal_network_is_twice_differentiable():

@@ -40,7 +40,12 @@ def frozen_convolution(output: Tensor) -> Any:
     The graph is asked, not the parameter: some layers compute their weight from others.
     """
     node = node_of(output, "Convolution")
-    return node if node is not None and node.next_functions[1][0] is None else None
+    return node if node is not None and is_frozen(node) else None
+
+
+def is_frozen(convolution: Any) -> bool:
+    """Whether no gradient goes to the weight of a convolution, by its node of the graph."""
+    return convolution.next_functions[1][0] is None
 
 
 def node_of(tensor: Tensor, kind: str) -> Any:

@@ -1,75 +1,176 @@
 """Frugal networks keep less for their backward pass, for a little more work in it.
 
-What is cheap to compute again is not kept, and of some activations a mask says enough. Outputs and
-gradients are the same.
+What is cheap to compute again is not kept, one tensor serves two where it can, and of some
+activations a mask says enough. Outputs and gradients are the same.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import weakref
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from .. import private
-from ..layers import spatial_layers
-from .frozen import frozen_convolution, node_of
+from ..layers import Convolution
+from .frozen import is_frozen, node_of
 from .saved import keep_instead
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_SMOOTH = (nn.SiLU, nn.CELU, nn.ELU, nn.SELU, nn.GELU, nn.Hardswish, nn.Mish)  # they keep inputs
 
 # A pointwise convolution that widens this much is computed again: it keeps little and makes much.
 WIDER = 4
+_BIAS, _AGAIN = (
+    "explainfix bias",
+    "explainfix again",
+)  # of a BatchNorm's node: what it does not keep
 
 
 def make_frugal_(model: nn.Module) -> None:
     """Let a network keep less for its backward pass, for a little more work in it.
 
     What a pointwise convolution widens `WIDER` times or more before a BatchNorm is computed again
-    from what that convolution keeps anyway. A ReLU before a fixed layer, and a ReLU6 anywhere,
-    keeps a mask. Outputs and gradients are the same, bit for bit. `undo_frugal_` undoes it.
+    from what that convolution keeps anyway. A smooth activation after a BatchNorm, and a ReLU or
+    its like between a BatchNorm and a fixed layer, keeps nothing: the BatchNorm's output is
+    computed again from its input. A ReLU6 or LeakyReLU before a learned convolution keeps what that
+    one keeps. Other ReLUs before a fixed layer keep a mask. Outputs and gradients are the same, on
+    a CPU bit for bit. `undo_frugal_` undoes it.
     """
     undo_frugal_(model)
     for module in model.modules():
         if isinstance(module, _BATCH_NORMS):
-            private.add_hook(module, _forget_widened)
-        elif isinstance(module, nn.ReLU6):
-            private.add_hook(module, _mask_output)
-    for layer in spatial_layers(model).values():
-        private.add_hook(layer, _mask_input)
+            private.add_hook(module, _after_norm)
+        elif isinstance(module, _SMOOTH):
+            private.add_hook(module, _after_smooth)
+        elif isinstance(module, Convolution):
+            private.add_hook(module, _after_convolution)
 
 
 def undo_frugal_(model: nn.Module) -> None:
     """Undo `make_frugal_`."""
     for module in model.modules():
-        private.remove_hooks(module, _forget_widened, _mask_output, _mask_input)
+        private.remove_hooks(module, _after_norm, _after_smooth, _after_convolution)
 
 
-def _forget_widened(norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-    """After a BatchNorm: forget its input, if a pointwise convolution makes it again cheaply."""
+def _after_norm(norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    """Forget a BatchNorm's input, if a pointwise convolution makes it again cheaply."""
+    node = node_of(output, "BatchNorm")
+    if node is None:
+        return
+    node.metadata[_BIAS] = (lambda: None) if norm.bias is None else weakref.ref(norm.bias)
     made = node_of(args[0], "Convolution") if args else None
-    if made is not None:
-        keep_instead(node_of(output, "BatchNorm"), "input", lambda _: _Again.of(made))
+    if made is not None and (again := _Again.of(made)) is not None:
+        keep_instead(node, "input", lambda _: again)
+        node.metadata[_AGAIN] = weakref.ref(again)
 
 
-def _mask_input(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-    """After a frozen convolution: nobody keeps its input, so the ReLU before it need not either."""
-    if args and frozen_convolution(output) is not None:
-        _keep_mask(args[0])
+def _after_smooth(activation: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    """Forget an activation's input, if a BatchNorm makes it again."""
+    node = node_of(output, "")
+    if node is not None and (normed := _Normed.of(node)) is not None:
+        keep_instead(node, "self", lambda _: normed)
 
 
-def _mask_output(relu: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-    _keep_mask(output)
+def _after_convolution(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    """Let the ReLU, or its like, before a convolution keep nothing of its own if it can."""
+    made = node_of(output, "Convolution")
+    node = node_of(args[0], "") if made is not None and args else None
+    kind = "" if node is None else node.name()
+    if not any(known in kind for known in ("Relu", "Hardtanh")):
+        return
+    if not is_frozen(made):
+        _share(args[0], node, made)
+    elif "LeakyRelu" in kind:
+        keep_instead(node, "self", lambda _: _Normed.of(node))
+    elif "Relu" in kind:
+        keep_instead(node, "result", lambda y: _Normed.of(node) or _Mask(y > 0, y.dtype))
+    elif (bounds := private.saved_values(node, "min_val", "max_val")) is not None:
+        low, high = bounds
+        keep_instead(
+            node, "self", lambda y: _Normed.of(node) or _Mask((y > low) & (y < high), y.dtype)
+        )
 
 
-def _keep_mask(x: Tensor) -> None:
-    """Let the ReLU or ReLU6 that made `x` keep where it let through, not what: a quarter of it."""
-    if (node := node_of(x, "Relu")) is not None:
-        keep_instead(node, "result", lambda y: _Mask(y > 0, y.dtype))
-    node = node_of(x, "Hardtanh")
-    if node is not None and private.saved_values(node, "min_val", "max_val") == (0, 6):
-        keep_instead(node, "self", lambda y: _Mask((y > 0) & (y < 6), y.dtype))
+def _share(x: Tensor, node: Any, convolution: Any) -> None:
+    """Let a ReLU6 or LeakyReLU that made the input of a learned convolution keep that too.
+
+    They ask of their input where it lies, which their output says as well.
+    """
+    if "LeakyRelu" in node.name():
+        slope = private.saved_values(node, "negative_slope")
+        if slope is None or slope[0] < 0:
+            return
+    kept = private.saved_values(convolution, "input")
+    if kept is not None and kept[0] is not None and kept[0].data_ptr() == x.data_ptr():
+        keep_instead(node, "self", lambda _: _Same.of(x))
+
+
+@dataclass(frozen=True)
+class _Same:
+    """A tensor that somebody else keeps anyway, as it is now."""
+
+    tensor: Tensor
+    version: int
+
+    own: ClassVar[tuple[Tensor, ...]] = ()
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Same:
+        return cls(tensor.detach(), private.version(tensor))
+
+    def restore(self) -> Tensor:
+        if private.version(self.tensor) != self.version:
+            raise RuntimeError(
+                f"a tensor {tuple(self.tensor.shape)} that a frugal network needs for its backward "
+                "pass was changed in place since: train without frugal, or undo_frugal_(model)"
+            )
+        return self.tensor
+
+
+@dataclass(frozen=True)
+class _Normed:
+    """The output of a BatchNorm, to be computed again from its input, by the same operation."""
+
+    x: _Same | _Again
+    weight: _Same | None
+    bias: _Same | None
+    mean: Tensor
+    inverse: Tensor  # 1 / standard deviation
+
+    own: ClassVar[tuple[Tensor, ...]] = ()
+
+    @classmethod
+    def of(cls, node: Any) -> _Normed | None:
+        """What the node of an activation read, if it came from a BatchNorm that is training."""
+        norm = node.next_functions[0][0] if node.next_functions else None
+        if norm is None or not norm.name().startswith("NativeBatchNorm"):
+            return None  # cuDNN's own is another operation
+        known = private.saved_values(norm, "training", "weight", "result1", "result2")
+        if known is None or not known[0] or _BIAS not in norm.metadata:
+            return None
+        x = norm.metadata[_AGAIN]() if _AGAIN in norm.metadata else None
+        if x is None:
+            kept = private.saved_values(norm, "input")
+            if kept is None:
+                return None
+            x = _Same.of(kept[0])
+        bias = norm.metadata[_BIAS]()
+        weight = None if known[1] is None else _Same.of(known[1])
+        return cls(x, weight, None if bias is None else _Same.of(bias), *known[2:])
+
+    def restore(self) -> Tensor:
+        x = self.x.restore()
+        if isinstance(self.x, _Again):
+            self.x.ready.append(x)  # the BatchNorm is the next to ask for it
+        with torch.no_grad():
+            # With a variance of 1 it multiplies by this weight, as it did in training.
+            scale = self.inverse if self.weight is None else self.inverse * self.weight.restore()
+            bias = None if self.bias is None else self.bias.restore()
+            one = torch.ones_like(self.mean)
+            return torch.native_batch_norm(x, scale, bias, self.mean, one, False, 0.0, 0.0)[0]
 
 
 @dataclass(frozen=True)
@@ -94,28 +195,34 @@ class _Again:
     x: Tensor
     weight: Tensor
     settings: tuple[Any, Any, Any]  # stride, padding, dilation
+    ready: list[Tensor] = field(default_factory=list)  # if it was done already, for another
 
     own: ClassVar[tuple[Tensor, ...]] = ()
 
     @classmethod
     def of(cls, made: Any) -> _Again | None:
         """The convolution of a node, if it is pointwise, without bias, and widens much."""
+        kept = private.saved_values(made, "weight")
+        if kept is None or (weight := kept[0]) is None:
+            return None
+        if max(weight.shape[2:]) > 1 or len(weight) < WIDER * weight.shape[1]:
+            return None
         values = private.saved_values(
-            made, "input", "weight", "transposed", "groups", "bias_sym_sizes_opt",
+            made, "input", "transposed", "groups", "bias_sym_sizes_opt",
             "stride", "padding", "dilation",
         )  # fmt: skip
         if values is None:
             return None
-        x, weight, transposed, groups, bias, stride, padding, dilation = values
-        if x is None or weight is None or transposed or groups != 1:
+        x, transposed, groups, bias, stride, padding, dilation = values
+        if x is None or transposed or groups != 1:
             return None
         if any(bias or ()):  # a bias is not kept: it cannot be added
-            return None
-        if weight[0, 0].numel() > 1 or len(weight) < WIDER * weight.shape[1]:
             return None
         return cls(x.detach(), weight.detach(), (stride, padding, dilation))
 
     def restore(self) -> Tensor:
+        if self.ready:
+            return self.ready.pop()
         still = (0,) * len(self.settings[0])
         with torch.no_grad():
             return torch.convolution(self.x, self.weight, None, *self.settings, False, still, 1)

@@ -2,8 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -12,7 +13,7 @@ from ..lab.run.config import RunConfig, make_config, read_config
 from ..lab.run.metrics import MAIN_SCORE
 from ..lab.run.process import prepare_process
 from .app import Json, app, flags_of, option_pair, typed
-from .printing import print_json
+from .printing import print_json, show_status
 
 if TYPE_CHECKING:
     from ..lab.run.folder import Moment, Run
@@ -27,6 +28,7 @@ def train_(
     *,
     config: Path | None = None,
     runs: Path = Path("runs"),
+    tune: Annotated[bool, Parameter(negative="")] = False,
     flags: Flags | None = None,
     as_json: Json = False,
 ) -> None:
@@ -38,8 +40,12 @@ def train_(
         A TOML file with any of the options below, spelled with underscores; flags override it.
     runs
         Where the run's folder is; its name comes from its options.
+    tune
+        Before the first epoch try for 20 seconds which of channels_last, precision and frugal pay
+        here, those that are not given, and take them; tuning.json in the run's folder says why.
     """
-    chosen = make_config((read_config(config) if config else {}) | _typed(flags))
+    given = (read_config(config) if config else {}) | _typed(flags)
+    chosen = make_config(given)
     out = Console(highlight=False, soft_wrap=True)
     shown = not as_json and os.environ.get("RANK", "0") == "0"  # torchrun: once is enough
     if shown:
@@ -47,6 +53,15 @@ def train_(
     from ..lab.run.train import train  # Fabric takes seconds to import
 
     prepare_process()
+    beside = {}
+    if tune:
+        from ..lab.measure.tuned_run import tune_run
+
+        with show_status("Trying settings"):
+            tuned = tune_run(chosen, given, runs=runs)
+        chosen, beside = tuned.config, tuned.note
+        for sentence in tuned.why if shown else ():
+            out.print(escape(sentence))
     display = Display()
     try:
         run = train(
@@ -54,6 +69,7 @@ def train_(
             runs=runs,
             report=None if as_json else display,
             tell=(lambda text: out.print(escape(text))) if shown else None,
+            beside=beside,
         )
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped. The same command goes on from the last checkpoint.")

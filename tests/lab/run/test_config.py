@@ -2,7 +2,7 @@
 
 import pytest
 
-from explainfix.lab.run.config import RunConfig, make_config, read_config
+from explainfix.lab.run.config import RunConfig, make_config, put_options, read_config
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,21 @@ def test_the_whole_config_is_written_and_read_back(tmp_path):
     names = {line.split()[0] for line in config.to_toml().splitlines() if " = " in line}
     assert "loss" in names
     assert "# weights =" in config.to_toml()
+
+
+def test_options_are_put_into_a_file(tmp_path):
+    file = tmp_path / "run.toml"
+    put_options(file, {"lr": 0.1, "frugal": True})
+    assert file.read_text() == "lr = 0.1\nfrugal = true\n"
+    file.write_text("# mine\nlr=0.2 # high\n\n[data_options]\nfrugal = 3\n")
+    put_options(file, {"lr": 0.1, "frugal": True})
+    lines = ["frugal = true", "# mine", "lr = 0.1", "", "[data_options]", "frugal = 3"]
+    assert file.read_text().splitlines() == lines
+    text = '"lr" = 0.2\n'
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"cannot be changed line by line: write lr = 0\.1"):
+        put_options(file, {"lr": 0.1})
+    assert file.read_text() == text
 
 
 def test_defaults_are_the_papers():

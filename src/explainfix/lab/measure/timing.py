@@ -4,6 +4,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,9 +51,11 @@ def take_turns(
     rounds: int = 25,
     narrow: float = 0.04,
     seconds: float = float("inf"),
+    least: int = 2,
 ) -> Timing:
     """Let each do its thing in every round, in a new order, until all ratios' intervals are
-    narrower than `narrow`, or for that many rounds or seconds. The first round does not count."""
+    narrower than `narrow`, or for that many rounds or seconds, but at least in `least` rounds. The
+    first round does not count."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
     done = Timing(times)
     shuffled, began = random.Random(0), time.monotonic()
@@ -62,7 +65,7 @@ def take_turns(
             contestants[name]()
             if number:
                 times[name].append(time.perf_counter() - started)
-        if number >= 2 and time.monotonic() - began > seconds:
+        if number >= least and time.monotonic() - began > seconds:
             break
         if number >= 7:
             ratios = [done.ratio(name) for name in contestants]
@@ -79,15 +82,25 @@ def time_training(
     return take_turns(steps, rounds=rounds, narrow=narrow)
 
 
-def training_step(network: nn.Module, x: Tensor) -> Callable[[], None]:
-    """A function that does one step of Adam on a batch; the loss is the outputs' mean square."""
+def training_step(
+    network: nn.Module, x: Tensor, *, autocast: torch.dtype | None = None
+) -> Callable[[], None]:
+    """A function that does one step of Adam on a batch; the loss is the outputs' mean square.
+
+    With `autocast` the forward pass is in that precision where PyTorch deems it safe.
+    """
     learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(learned, 1e-4)
     network.train()
+    precision = torch.autocast(x.device.type, autocast) if autocast else nullcontext()
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        sum(output.square().mean() for output in tensors_in(network(x))).backward()  # type: ignore[union-attr]
+        with precision:
+            outputs = tensors_in(network(x))
+        sum(output.square().mean() for output in outputs).backward()  # type: ignore[union-attr]
         optimizer.step()
+        if x.device.type != "cpu":  # which only queues the work
+            torch.accelerator.synchronize(x.device)
 
     return step

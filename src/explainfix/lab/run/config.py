@@ -12,12 +12,15 @@ from typing import Any, Literal
 
 from ...fix import KernelScale
 from ...registry import bases, filters, unknown
+from ...store import written
 from ..data.augment import choose_steps
 from ..data.dataset import Task
 from .losses import fitting_losses
 
 # The paper's rates: Adam at 0.008 for microscopy, at 0.0001 for x-rays.
 DEFAULT_LR: dict[Task, float] = {"segmentation": 0.008, "multilabel": 1e-4, "multiclass": 1e-4}
+Precision = Literal["32-true", "bf16-mixed", "16-mixed", "64-true"]
+Accelerator = Literal["auto", "cpu", "cuda", "mps"]
 
 
 @dataclass(frozen=True)
@@ -174,9 +177,9 @@ class RunConfig:
     teacher: str | None = None
     distil: float | None = None
     seed: int = 0
-    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    accelerator: Accelerator = "auto"
     devices: int = 1
-    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
+    precision: Precision = "32-true"
     channels_last: bool = False
     frugal: bool = False
     workers: int = 0
@@ -271,6 +274,24 @@ def read_config(path: str | Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{str(path)!r}: {error}") from None
     return given
+
+
+def put_options(path: str | Path, options: Mapping[str, Any]) -> None:
+    """Set options in a TOML file, or in a new one; every other line of it stays."""
+    path = Path(path)
+    there = read_config(path) if path.exists() else {}
+    lines = path.read_text().splitlines() if path.exists() else []
+    end = next((n for n, line in enumerate(lines) if line.startswith("[")), len(lines))  # a table
+    wanted = {name: f"{name} = {_toml(value)}" for name, value in options.items()}
+    for n, line in enumerate(lines[:end]):
+        lines[n] = wanted.get(line.partition("=")[0].strip(), line)
+    new = [line for name, line in wanted.items() if name not in there]
+    text = "\n".join([*new, *lines]) + "\n"
+    if tomllib.loads(text) != there | dict(options):  # an option whose name is in quotes, say
+        by_hand = ", ".join(wanted.values())
+        raise ValueError(f"{str(path)!r} cannot be changed line by line: write {by_hand}")
+    with written(path, overwrite=True) as file:
+        file.write_text(text)
 
 
 def make_config(options: Mapping[str, Any]) -> RunConfig:

@@ -27,21 +27,26 @@ def to_channels_last_(model: nn.Module) -> None:
             parameter.data = parameter.data.contiguous(memory_format=layout)
 
 
+def find_device(accelerator: str, count: int = 1) -> str:
+    """What PyTorch calls the devices asked for, if so many are there; `auto` is the fastest."""
+    there = {
+        "cuda": (torch.cuda.device_count(), "CUDA devices"),
+        "mps": (int(torch.backends.mps.is_available()), "MPS devices"),
+        "cpu": (os.cpu_count() or 1, "CPU cores"),
+    }
+    if accelerator == "auto":
+        accelerator = next(kind for kind, (some, _) in there.items() if some)
+    known, what = there[accelerator]
+    if count > known:
+        raise ValueError(f"devices={count}, but there are {known} {what}")
+    return accelerator
+
+
 def open_fabric(config: RunConfig) -> "Fabric":
     """Fabric for the devices asked for, if they are there."""
     elastic = started_by_torchrun()
-    there = {
-        "cpu": (os.cpu_count() or 1, "CPU cores"),
-        "cuda": (torch.cuda.device_count(), "CUDA devices"),
-        "mps": (int(torch.backends.mps.is_available()), "MPS devices"),
-    }
-    kind: str = config.accelerator
-    if kind == "auto":
-        kind = next(name for name in ("cuda", "mps", "cpu") if there[name][0])
     here = int(os.environ["LOCAL_WORLD_SIZE"]) if elastic else config.devices
-    count, what = there[kind]
-    if here > count:
-        raise ValueError(f"devices={here}, but there are {count} {what}")
+    kind = find_device(config.accelerator, here)
     if config.precision == "16-mixed" and kind == "cpu":
         raise ValueError("precision '16-mixed' needs a GPU; on a CPU take 'bf16-mixed'")
     with needed_for("training"):

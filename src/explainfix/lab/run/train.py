@@ -8,7 +8,7 @@ the run is finished, result.json.
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -32,6 +32,7 @@ from .checkpoint import (
     read_checkpoint,
     remove_leftovers,
     write_checkpoint,
+    writing,
 )
 from .config import RunConfig
 from .devices import (
@@ -94,12 +95,14 @@ def train(
     runs: str | Path = "runs",
     report: Report | None = None,
     tell: Callable[[str], None] | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> Run:
     """Do a run, or go on with it; a finished one is read. Its folder in `runs` has its name.
 
     Killed at any moment, it goes on from its last checkpoint to the same weights, bit for bit on
     the same machine's CPU. With several processes `report` is called in the first and must be
-    picklable. `tell` gets sentences about what is going to be done.
+    picklable. `tell` gets sentences about what is going to be done. `beside` are texts to write
+    into the folder, by the names of their files.
     """
     elastic = started_by_torchrun()
     if elastic:
@@ -130,6 +133,9 @@ def train(
                 begin_with(beginning, folder)
             start_run(folder, config)
             write_signature(folder, config, dataset)
+            for name, text in (beside or {}).items():
+                with writing(folder / name) as file:
+                    file.write_text(text)
         alone = config.devices == 1 or elastic  # a spawned process opens the data itself
         try:
             fabric.launch(partial(_work, config, folder, dataset if alone else None, report))
