@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...running import tensors_in
+from ..run.devices import in_one_kernel
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def training_step(
     With `autocast` the forward pass is in that precision where PyTorch deems it safe.
     """
     learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(learned, 1e-4)
+    optimizer = torch.optim.Adam(learned, 1e-4, fused=in_one_kernel(learned))
     network.train()
     precision = torch.autocast(x.device.type, autocast) if autocast else nullcontext()
 

