@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode 
 
 from .running import tensors_in
 
-Hook = Callable[..., None]
+Hook = Callable[..., Any]
 
 
 def add_hook(module: nn.Module, hook: Hook) -> None:

@@ -62,6 +62,43 @@ def test_channels_last_and_autocast():
         assert results[1][1].is_contiguous(memory_format=torch.channels_last)
 
 
+@pytest.mark.parametrize("stride", [2, 3, (1, 2)])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_strided_depthwise_in_low_precision(stride, layout):
+    """Its backward pass is in float32: as near to float64 as the ordinary one, or nearer."""
+    ordinary, lean = both(
+        lambda: nn.Conv2d(16, 16, 5, stride=stride, padding=2, groups=16, bias=False)
+    )
+    x = torch.randn(2, 16, 12, 12).bfloat16().to(memory_format=layout)
+    exact = copy.deepcopy(ordinary).bfloat16().double()
+    _, right = passes(exact, x.double())
+    (y, theirs), (out, ours) = (passes(each, x, dtype=torch.bfloat16) for each in (ordinary, lean))
+    assert torch.equal(y, out)
+    assert ours.dtype == theirs.dtype
+    assert ours.is_contiguous(memory_format=layout)
+    assert (ours - right).norm() <= 1.01 * (theirs - right).norm() < 0.01 * right.norm()
+    with torch.autocast("cpu", torch.bfloat16):
+        made = lean(x.requires_grad_()).grad_fn
+        assert made.name().startswith("_WideConvolution")  # or nothing was tested
+        assert kept_for_backward(lean, x) == 0
+
+
+def test_what_a_strided_layer_read_must_be_its_input():
+    class Halved(nn.Conv2d):
+        def forward(self, x):
+            return super().forward(x / 2)
+
+    options = {"stride": 2, "groups": 4, "bias": False}
+    ordinary, lean = both(lambda: Halved(4, 4, 3, **options))
+    x = torch.randn(1, 4, 9, 9).bfloat16()
+    results = (passes(each, x, dtype=torch.bfloat16) for each in (ordinary, lean))
+    for one, other in zip(*results, strict=True):
+        assert torch.equal(one, other)
+    _, plain = both(lambda: nn.Conv2d(4, 4, 3, **options))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(plain(input=x.requires_grad_()), plain(x))
+
+
 def test_nothing_is_kept():
     ordinary, lean = both(lambda: nn.Conv2d(4, 4, 3))
     x = torch.randn(2, 4, 16, 16, requires_grad=True)
