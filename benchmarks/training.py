@@ -1,20 +1,28 @@
-"""Training and using networks that are learned, fixed and pruned: time and memory, as ratios.
+"""Training and using networks in every form and setting: time and memory, as ratios.
 
     python benchmarks/training.py [--write FOLDER] [NETWORK ...]
 
-Batch 4 at 224 px; a step is forward, backward and Adam; "last" is channels last. The contestants
-take turns in one process until the ratios' 95% intervals are narrow. Without NETWORK also one
-network of every family of torchvision, fixed against learned. --write puts the tables below the
-mark in FOLDER/benchmarks.md, and the plots beside it.
+Forms: learned, fixed by GHaar, frugal, mixed, steered, pruned. Settings: float32 or bf16 by
+autocast, in PyTorch's usual layout or channels last. A step is forward, backward and Adam, batch 4
+at 224 px (the plain U-Net: 10 at 128). All contestants of a network take turns in one process, in a
+new order every round, until the ratios' 95% intervals are narrow or for ROUNDS rounds. Two ratios
+are given: to PyTorch as it comes (learned, float32, usual layout, its own loop of Adam), and to the
+learned network in the same precision and layout. `kept` counts the tensors kept for the backward
+pass, `held` is what the system says that a forward pass holds, in a process of its own, for those
+forms that are about memory; both are shares of what the learned network in float32 has. Without
+NETWORK also one network of every family of torchvision, fixed against learned. --write puts the
+tables below the mark in FOLDER/benchmarks.md, and a plot beside it.
 """
 
 import copy
-import os
+import ctypes
+import multiprocessing
 import platform
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -25,226 +33,245 @@ from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
 import explainfix as xf
-from explainfix.backward.frozen import make_ordinary
-from explainfix.backward.recompute import make_frugal_
-from explainfix.backward.saved import find_kept, kept_for_backward
-from explainfix.lab.measure.timing import Timing, take_turns, training_step
-from explainfix.lab.run.process import keep_kernels
+from explainfix.lab.measure.timing import Timing, take_turns, time_training, training_step
+from explainfix.lab.measure.ways import Settings, Way
+from explainfix.lab.run.process import keep_kernels, prepare_process
 
-SHARES = {  # of the spatial kernels, zeroed before pruning: the paper's
-    "resnet50": (0.9, 0.99),
-    "densenet121": (0.8, 0.9),
-    "efficientnet_b0": (0.85,),
-    "mobilenet_v2": (0.85,),
-    "unetd": (),
-}
+
+@dataclass(frozen=True)
+class Network:
+    """A network, its batch, and what is made of it beside learned, fixed and frugal.
+
+    `pruned` is the share of spatial kernels zeroed before pruning: the paper's.
+    """
+
+    spec: str
+    forms: tuple[str, ...] = ()
+    pruned: float = 0.0
+    shape: tuple[int, ...] = (4, 3, 224, 224)
+
+    @property
+    def all_forms(self) -> tuple[str, ...]:
+        pruned = (f"fixed, pruned {self.pruned:.0%}",) if self.pruned else ()
+        return ("learned", "fixed", FRUGAL, *self.forms, *pruned)
+
+
+NETWORKS = {
+    "resnet50": Network("torchvision:resnet50", ("steered",), 0.99),
+    "densenet121": Network("torchvision:densenet121", (), 0.9),
+    "efficientnet_b0": Network("torchvision:efficientnet_b0", (), 0.85),
+    "mobilenet_v2": Network("torchvision:mobilenet_v2", (), 0.85),
+    "unetd": Network("unetd"),
+    "resnet18": Network("torchvision:resnet18", ("mixed", "steered")),
+    "plain U-Net": Network(
+        f"{Path(__file__).with_name('plain_unet.py')}:unet", ("mixed", "steered"),
+        shape=(10, 3, 128, 128),
+    ),
+}  # fmt: skip
 FAMILIES = (
     "alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet",
     "inception_v3", "maxvit_t", "mnasnet1_0", "mobilenet_v2", "mobilenet_v3_small",
     "regnet_y_400mf", "resnet18", "resnext50_32x4d", "shufflenet_v2_x1_0", "squeezenet1_1",
     "swin_t", "vgg11_bn", "vit_b_16", "wide_resnet50_2",
 )  # fmt: skip
-LAST = torch.channels_last
+FRUGAL = "fixed, frugal"
+HELD = ("learned", "fixed", FRUGAL)
+PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed"}
+SETTINGS = {
+    f"{name}{', last' * last}": Settings(channels_last=last, precision=precision)
+    for (name, precision), last in product(PRECISIONS.items(), (False, True))
+}
+BASELINE = "PyTorch as it comes"
+ROUNDS, NARROW = 15, 0.03
 MARK = "<!-- the last run -->"
 OUT = Console(highlight=False)
 
 
-@dataclass
-class Contestant:
-    """A network, its batch, and how much of it was zeroed before it was pruned."""
+@cache
+def make(name: str, form: str) -> torch.nn.Module:
+    """A network in a form, the same whenever it is asked for."""
+    network = NETWORKS[name]
+    if form == "learned":
+        torch.manual_seed(0)
+        return xf.create_model(network.spec).train()
+    model = copy.deepcopy(make(name, "learned"))
+    if form == "steered":
+        xf.steer_(model, "ghaar", filters=1)
+        return model
+    xf.fix_(model, "ghaar", scale="fan_in", mix=form == "mixed")
+    if "pruned" in form:
+        batches = [torch.randn(4, 3, 128, 128) for _ in range(2)]
+        scores = xf.saliency(model, batches, kind="gradient")
+        xf.channel_prune_(model, torch.randn(1, 3, 64, 64), scores, zero=network.pruned)
+    return model
 
-    network: torch.nn.Module
-    x: torch.Tensor
-    zeroed: float = 0.0
+
+def as_settings(form: str, setting: str) -> Settings:
+    chosen = SETTINGS[setting]
+    return Settings(chosen.channels_last, chosen.precision, frugal=form == FRUGAL)
 
 
-def contestants(name: str, x: torch.Tensor) -> dict[str, Contestant]:
-    """By what was done to them; the first is what the others are compared with."""
-    learned = xf.create_model(name if name == "unetd" else f"torchvision:{name}").train()
-    fixed = copy.deepcopy(learned)
-    xf.fix_(fixed, "ghaar", scale="fan_in")
-    frozen = copy.deepcopy(fixed)
-    for layer in xf.spatial_layers(frozen).values():
-        make_ordinary(layer)
-    found = {
-        "learned": Contestant(learned, x),
-        "learned, last": in_last(learned, x),
-        "frozen as PyTorch does it": Contestant(frozen, x),
-        "fixed": Contestant(fixed, x),
-        "fixed, last": in_last(fixed, x),
+def measure(name: str) -> pd.DataFrame:
+    """A row for each form and setting; ratios are to the baseline and to the learned network."""
+    network = NETWORKS[name]
+    x = torch.randn(network.shape)
+    ways = {
+        (form, setting): Way(make(name, form), x, as_settings(form, setting))
+        for form, setting in product(network.all_forms, SETTINGS)
     }
-    scores = xf.saliency(fixed, [torch.randn(4, 3, 128, 128) for _ in range(2)], kind="gradient")
-    for share in SHARES[name]:
-        pruned = copy.deepcopy(fixed)
-        xf.channel_prune_(pruned, torch.randn(1, 3, 64, 64), scores, zero=share)
-        loose = copy.deepcopy(pruned)
-        xf.unfix_(loose)
-        found[f"fixed, pruned {share:.0%}, last"] = in_last(pruned, x, share)
-        found[f"learned, pruned {share:.0%}, last"] = in_last(loose, x, share)
-    smallest = [key for key in found if key.startswith("fixed,")][-1]
-    for label in dict.fromkeys(("fixed, last", smallest)):
-        frugal = copy.deepcopy(found[label].network)
-        make_frugal_(frugal)
-        found[f"{label}, frugal"] = Contestant(frugal, found[label].x, found[label].zeroed)
-    return found
-
-
-def in_last(network: torch.nn.Module, x: torch.Tensor, zeroed: float = 0.0) -> Contestant:
-    moved = copy.deepcopy(network).to(memory_format=LAST)
-    return Contestant(moved, x.to(memory_format=LAST), zeroed)
-
-
-def time_training(found: dict[str, Contestant], **options: float) -> Timing:
-    return take_turns({name: training_step(c.network, c.x) for name, c in found.items()}, **options)
-
-
-def time_inference(found: dict[str, Contestant]) -> Timing:
-    def use(contestant: Contestant):
-        network = copy.deepcopy(contestant.network).eval()
-
-        @torch.no_grad()
-        def run() -> None:
-            network(contestant.x)
-
-        return run
-
-    return take_turns({name: use(contestant) for name, contestant in found.items()})
-
-
-def measure(found: dict[str, Contestant]) -> pd.DataFrame:
-    """A row for each contestant; the first column of times and bytes is a ratio to the first."""
-    training, inference = time_training(found), time_inference(found)
+    plain = copy.deepcopy(make(name, "learned"))
+    steps = {
+        BASELINE: training_step(plain, x, optimizer=torch.optim.Adam(plain.parameters(), 1e-4))
+    }
+    steps |= {str(key): way.step for key, way in ways.items()}
+    training = take_turns(steps, rounds=ROUNDS, narrow=NARROW)
+    inference = time_inference(ways)
+    first = ways["learned", "float32"].kept_bytes()
+    held = measure_held(name)
     rows = []
-    for name, contestant in found.items():
-        network, x = contestant.network.train(), contestant.x
+    for (form, setting), way in ways.items():
+        key, same = str((form, setting)), str(("learned", setting))
         rows.append(
             {
                 "network": name,
-                "zeroed": contestant.zeroed,
-                "step": training.ratio(name),
-                "seconds": training.seconds(name),
-                "inference": inference.ratio(name),
-                "kept": kept_for_backward(network, x),
-                "peak": peak_bytes(contestant),
-                "parameters": sum(p.numel() for p in network.parameters()),
-                "multiply-adds": multiply_adds(contestant),
+                "form": form,
+                "setting": setting,
+                "step": training.ratio(key),
+                "to learned": training.ratio(key, same),
+                "inference": inference.ratio(key, str(("learned", "float32"))).middle,
+                "kept": way.kept_bytes() / first,
+                "held": held.get((form, setting), 0) / held["learned", "float32"],
+                "params": sum(p.numel() for p in way.network.parameters()) / 1e6,
+                "mult-adds": multiply_adds(way) / 1e9,
             }
         )
-    return pd.DataFrame(rows).set_index("network")
+    return pd.DataFrame(rows).assign(seconds=training.seconds(BASELINE))
 
 
-def peak_bytes(contestant: Contestant) -> int:
-    """The most that a step allocates at any moment, beyond what is there before it."""
-    step = training_step(contestant.network, contestant.x)
-    step()
-    with silent(), torch.profiler.profile(profile_memory=True) as profile:
-        step()
-    held = peak = 0
-    for event in profile.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            held += event.nbytes()
-            peak = max(peak, held)
-    return peak
+def time_inference(ways: dict[tuple[str, str], Way]) -> Timing:
+    def use(way: Way):
+        network = copy.deepcopy(way.network).eval()
+        enabled, dtype = way.autocast is not None, way.autocast or torch.bfloat16
 
+        @torch.no_grad()
+        def run() -> None:
+            with torch.autocast("cpu", dtype, enabled=enabled):
+                network(way.x)
 
-@contextmanager
-def silent():
-    """Without what libraries write to stderr: the profiler talks much."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        return run
 
-
-def multiply_adds(contestant: Contestant) -> int:
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        contestant.network(contestant.x)
-    return counter.get_total_flops() // 2 // len(contestant.x)
-
-
-def as_text(rows: pd.DataFrame) -> pd.DataFrame:
-    """The table as it is printed: ratios to the first row, sizes in millions."""
-    first = rows.iloc[0]
-    return pd.DataFrame(
-        {
-            "step": [str(ratio) for ratio in rows["step"]],
-            "inference": [f"{ratio.middle:.2f}" for ratio in rows["inference"]],
-            "kept": [f"{value / first['kept']:.2f}" for value in rows["kept"]],
-            "peak": [f"{value / first['peak']:.2f}" for value in rows["peak"]],
-            "MB": [f"{value / 1e6:.0f}" for value in rows["kept"]],
-            "params": [f"{value / 1e6:.2f} M" for value in rows["parameters"]],
-            "mult-adds": [f"{value / 1e9:.2f} G" for value in rows["multiply-adds"]],
-        },
-        index=rows.index,
+    return take_turns(
+        {str(key): use(way) for key, way in ways.items()}, rounds=ROUNDS, narrow=NARROW
     )
 
 
-def race_families(x: torch.Tensor) -> pd.DataFrame:
-    """Fixed against learned, in the same layout, one network of each family."""
+def multiply_adds(way: Way) -> int:
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        way.network(way.x)
+    return counter.get_total_flops() // 2 // len(way.x)
+
+
+def measure_held(name: str) -> dict[tuple[str, str], int]:
+    """What the system says a forward pass holds, by form and setting."""
+    asked = [(form, setting) for form, setting in product(HELD, SETTINGS)]
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        return dict(zip(asked, pool.starmap(_held, [(name, *key) for key in asked]), strict=True))
+
+
+def _held(name: str, form: str, setting: str) -> int:
+    """In a process of its own, where freed memory goes back at once: the growth of what it has."""
+    mallopt = ctypes.CDLL("libc.so.6").mallopt
+    mallopt(-3, 65536), mallopt(-1, 0)  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+    x = torch.randn(NETWORKS[name].shape)
+    way = Way(make(name, form), x, as_settings(form, setting))
+    way.step()  # gradients and the optimizer's state are there
+    enabled, dtype = way.autocast is not None, way.autocast or torch.bfloat16
+    before = resident_bytes()
+    with torch.autocast("cpu", dtype, enabled=enabled):
+        output = way.network(way.x)
+    return resident_bytes() - before if output is not None else 0
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def as_text(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table of a network as it is printed."""
+    return pd.DataFrame(
+        {
+            "setting": list(rows["setting"]),
+            "step": list(map(str, rows["step"])),
+            "to learned": list(map(str, rows["to learned"])),
+            "inference": [f"{value:.2f}" for value in rows["inference"]],
+            "kept": [f"{value:.2f}" for value in rows["kept"]],
+            "held": [f"{value:.2f}" if value else "" for value in rows["held"]],
+            "params": [f"{value:.2f} M" for value in rows["params"]],
+            "mult-adds": [f"{value:.2f} G" for value in rows["mult-adds"]],
+        },
+        index=pd.Index(rows["form"], name=rows["network"].iloc[0]),
+    )
+
+
+def lead(every: pd.DataFrame) -> pd.DataFrame:
+    """Each form of each network in the setting that is fastest for it."""
+    middle = every["step"].map(lambda ratio: ratio.middle)
+    best = every.loc[middle.groupby([every["network"], every["form"]], sort=False).idxmin()]
+    return pd.DataFrame(
+        {
+            "form": list(best["form"]),
+            "fastest setting": list(best["setting"]),
+            "to PyTorch as it comes": list(map(str, best["step"])),
+            "to learned, same setting": list(map(str, best["to learned"])),
+            "kept": [f"{value:.2f}" for value in best["kept"]],
+            "params": [f"{value:.2f} M" for value in best["params"]],
+        },
+        index=pd.Index(best["network"], name="network"),
+    )
+
+
+def race_families() -> pd.DataFrame:
+    """Fixed against learned, in the same setting, one network of each family."""
     rows = []
     for name in FAMILIES:
         learned = xf.create_model(f"torchvision:{name}").train()
         fixed = copy.deepcopy(learned)
         xf.fix_(fixed, "ghaar", scale="fan_in")
-        images = torch.randn(4, 3, 299, 299) if name == "inception_v3" else x  # its least size
-        found = {"learned": Contestant(learned, images), "fixed": Contestant(fixed, images)}
-        ratio = time_training(found, rounds=15).ratio("fixed")
-        kept = [kept_for_backward(c.network, c.x) for c in found.values()]
-        rows.append(
-            (name, str(ratio), f"{kept[1] / kept[0]:.2f}", "no" if ratio.low <= 1 else "YES")
-        )
+        size = 299 if name == "inception_v3" else 224  # its least size
+        ratio = time_training(
+            {"learned": learned, "fixed": fixed}, torch.randn(4, 3, size, size), rounds=ROUNDS
+        ).ratio("fixed")
+        rows.append((name, str(ratio), "no" if ratio.low <= 1 else "YES"))
         OUT.print(*rows[-1])
-    columns = ["family's network", "step", "kept", "slower?"]
+    columns = ["family's network", "step, fixed to learned", "slower?"]
     return pd.DataFrame(rows, columns=columns).set_index(columns[0])
 
 
-def keepers(found: dict[str, Contestant]) -> pd.DataFrame:
-    """Who keeps memory in a fixed network, in percent of all: blocks by the operations that do."""
-    table = {}
-    for name in ("learned", "fixed"):
-        blocks = find_kept(found[name].network, found[name].x)
-        whole = sum(block.bytes for block in blocks)
-        shares: dict[str, float] = {}
-        for block in blocks:
-            key = " and ".join(sorted(block.keepers))
-            shares[key] = shares.get(key, 0) + 100 * block.bytes / whole
-        table[name] = {key: round(share, 1) for key, share in shares.items() if share >= 0.5}
-    return pd.DataFrame(table).fillna(0.0).sort_values("fixed", ascending=False)
-
-
-def draw(tables: dict[str, pd.DataFrame], file: Path) -> None:
-    """Time and memory against the share of parameters that pruning removed."""
-    pruned = {name: rows for name, rows in tables.items() if rows["zeroed"].any()}
-    figure, axes = plt.subplots(2, len(pruned), figsize=(2.6 * len(pruned), 4.6), sharey="row",
-                                squeeze=False, layout="constrained")  # fmt: skip
-    for column, (name, rows) in enumerate(pruned.items()):
-        first = rows.iloc[0]
-        for kind, colour in (("learned", "#888888"), ("fixed", "#0b7a75")):
-            line = rows[rows.index.str.fullmatch(rf"{kind}(, pruned \d+%)?, last")]
-            removed = 100 * (1 - line["parameters"] / first["parameters"])
-            step = [ratio.middle for ratio in line["step"]]
-            axes[0, column].plot(removed, step, "o-", color=colour, label=kind, markersize=4)
-            kept = line["kept"] / first["kept"]
-            axes[1, column].plot(removed, kept, "o-", color=colour, markersize=4)
-        axes[0, column].set_title(name, fontsize=10)
-        axes[1, column].set_xlabel("% of parameters removed", fontsize=9)
-        for axis in axes[:, column]:
-            axis.axhline(1, color="#cccccc", linewidth=1)
-            axis.set_ylim(0, 1.05)
-            axis.spines[["top", "right"]].set_visible(False)
-    axes[0, 0].set_ylabel("time of a step", fontsize=9)
-    axes[1, 0].set_ylabel("kept for backward", fontsize=9)
-    axes[0, 0].legend(frameon=False, fontsize=8)
+def draw(every: pd.DataFrame, file: Path) -> None:
+    """Every form of every network at its fastest, against PyTorch as it comes."""
+    middle = every["step"].map(lambda ratio: ratio.middle)
+    best = middle.groupby([every["network"], every["form"].str.replace(r" \d+%", "", regex=True)])
+    table = best.min().unstack().reindex(list(dict.fromkeys(every["network"])))
+    colours = {"learned": "#888888", "fixed": "#0b7a75", "mixed": "#c77d0a", "steered": "#7a3b8f",
+               "fixed, pruned": "#b3261e"}  # fmt: skip
+    figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
+    for form, colour in colours.items():
+        if form in table:
+            axes.plot(table[form], range(len(table)), "o", color=colour, label=form, markersize=7)
+    axes.axvline(1, color="#cccccc", linewidth=1)
+    axes.set_yticks(range(len(table)), table.index)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.05)
+    axes.set_xlabel("a training step in the fastest setting; 1 is PyTorch as it comes, learned")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#eeeeee")
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110)
 
 
-def show(title: str, table: pd.DataFrame) -> None:
-    shown = Table(title, box=None, pad_edge=False, header_style="bold")
+def show(table: pd.DataFrame) -> None:
+    shown = Table(str(table.index.name), box=None, pad_edge=False, header_style="bold")
     for heading in table.columns:
         shown.add_column(heading, justify="right", no_wrap=True)
     for name, *cells in table.itertuples():
@@ -274,28 +301,26 @@ def main(arguments: list[str]) -> None:
         place = arguments.index("--write")
         folder = Path(arguments[place + 1])
         arguments = arguments[:place] + arguments[place + 2 :]
-    torch.manual_seed(0)
+    prepare_process()
     keep_kernels(50_000)
-    x = torch.randn(4, 3, 224, 224)
-    text = [f"Measured on {date.today():%-d %B %Y}, {machine()}.\n"]
-    tables = {}
-    for name in arguments or SHARES:
-        found = contestants(name, x)
-        tables[name] = measure(found)
-        printed = as_text(tables[name])
-        show(name, printed)
-        base = f"{tables[name]['seconds'].iloc[0]:.2f} s a step, learned."
-        OUT.print(base, "\n")
-        who = keepers(found)
-        who.index.name = f"{name}: % of what is kept"
-        show(who.index.name, who)
-        text += [f"## {name}\n", f"{base}\n", markdown(printed), "", markdown(who), ""]
+    tables = []
+    for name in arguments or NETWORKS:
+        tables.append(measure(name))
+        show(as_text(tables[-1]))
+        make.cache_clear()
+    every = pd.concat(tables, ignore_index=True)
+    leading = lead(every)
+    show(leading)
+    text = [f"Measured on {date.today():%-d %B %Y}, {machine()}.\n", markdown(leading), ""]
+    for table in tables:
+        seconds = f"{table['seconds'].iloc[0]:.2f} s a step of PyTorch as it comes.\n"
+        text += [f"## {table['network'].iloc[0]}\n", seconds, markdown(as_text(table)), ""]
     if not arguments:
-        families = race_families(x)
-        show("families", families)
+        families = race_families()
+        show(families)
         text += ["## Every family\n", markdown(families), ""]
     if folder is not None:
-        draw(tables, folder / "benchmarks" / "pruned.png")
+        draw(every, folder / "benchmarks" / "steps.png")
         page = folder / "benchmarks.md"
         page.write_text(page.read_text().partition(MARK)[0] + "\n".join([MARK, "", *text]))
 

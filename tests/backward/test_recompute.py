@@ -99,16 +99,33 @@ def counted(names):
     return Counter(name for name in names if name not in ("detach", "ones_like", "empty"))
 
 
-def test_what_is_shared_costs_no_operation():
+@pytest.mark.parametrize("free", [False, True])
+def test_what_is_shared_costs_no_operation(free):
     model = nn.Sequential(
         nn.Conv2d(2, 4, 1), nn.ReLU6(), nn.Conv2d(4, 4, 3), nn.LeakyReLU(), nn.Conv2d(4, 2, 1)
     )
     x = torch.randn(2, 2, 8, 8)
     before = [counted(operations(model, x, backward)) for backward in (False, True)]
     kept = kept_for_backward(model, x)
-    make_frugal_(model)
+    make_frugal_(model, free=free)
     assert [counted(operations(model, x, backward)) for backward in (False, True)] == before
     assert kept - kept_for_backward(model, x) == 2 * 4 * (8 * 8 + 6 * 6) * 4
+
+
+@pytest.mark.parametrize("kind", ["ReLU", "ReLU6", "SiLU"])
+def test_what_is_free_is_the_same_and_costs_no_operation(kind):
+    model = widening(ACTIVATIONS[kind])
+    xf.fix_(model, "ghaar")
+    free, x = copy.deepcopy(model), torch.randn(2, 8, 16, 16)
+    make_frugal_(free, free=True)
+    assert all(torch.equal(a, b) for a, b in zip(passes(model, x), passes(free, x), strict=True))
+    for backward in (False, True):
+        both = (counted(operations(each, x, backward)) for each in (model, free))
+        assert next(both) == next(both)
+    less = kept_for_backward(model, x) - kept_for_backward(free, x)
+    assert less == (TENSOR * (4 + 32) if kind == "ReLU6" else 0)  # before learned layers
+    undo_frugal_(free)
+    assert kept_for_backward(free, x) == kept_for_backward(model, x)
 
 
 def test_what_is_normalised_again_costs_one_operation_and_the_wide_tensor_is_made_once():

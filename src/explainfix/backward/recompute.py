@@ -29,7 +29,7 @@ _BIAS, _AGAIN = (
 )  # of a BatchNorm's node: what it does not keep
 
 
-def make_frugal_(model: nn.Module) -> None:
+def make_frugal_(model: nn.Module, *, free: bool = False) -> None:
     """Let a network keep less for its backward pass, for a little more work in it.
 
     What a pointwise convolution widens `WIDER` times or more before a BatchNorm is computed again
@@ -37,22 +37,23 @@ def make_frugal_(model: nn.Module) -> None:
     its like between a BatchNorm and a fixed layer, keeps nothing: the BatchNorm's output is
     computed again from its input. A ReLU6 or LeakyReLU before a learned convolution keeps what that
     one keeps. Other ReLUs before a fixed layer keep a mask. Outputs and gradients are the same, on
-    a CPU bit for bit. `undo_frugal_` undoes it.
+    a CPU bit for bit. With `free` only what costs no operation is done, which is the last but one.
+    `undo_frugal_` undoes it.
     """
     undo_frugal_(model)
     for module in model.modules():
-        if isinstance(module, _BATCH_NORMS):
+        if isinstance(module, Convolution):
+            private.add_hook(module, _after_learned if free else _after_convolution)
+        elif isinstance(module, _BATCH_NORMS) and not free:
             private.add_hook(module, _after_norm)
-        elif isinstance(module, _SMOOTH):
+        elif isinstance(module, _SMOOTH) and not free:
             private.add_hook(module, _after_smooth)
-        elif isinstance(module, Convolution):
-            private.add_hook(module, _after_convolution)
 
 
 def undo_frugal_(model: nn.Module) -> None:
     """Undo `make_frugal_`."""
     for module in model.modules():
-        private.remove_hooks(module, _after_norm, _after_smooth, _after_convolution)
+        private.remove_hooks(module, *_HOOKS)
 
 
 def _after_norm(norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
@@ -74,13 +75,19 @@ def _after_smooth(activation: nn.Module, args: tuple[Any, ...], output: Tensor) 
         keep_instead(node, "self", lambda _: normed)
 
 
+def _after_learned(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    """Let the ReLU, or its like, before a learned convolution keep what that one keeps."""
+    made, node = _activated(args, output)
+    if node is not None and not is_frozen(made):
+        _share(args[0], node, made)
+
+
 def _after_convolution(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
     """Let the ReLU, or its like, before a convolution keep nothing of its own if it can."""
-    made = node_of(output, "Convolution")
-    node = node_of(args[0], "") if made is not None and args else None
-    kind = "" if node is None else node.name()
-    if not any(known in kind for known in ("Relu", "Hardtanh")):
+    made, node = _activated(args, output)
+    if node is None:
         return
+    kind = node.name()
     if not is_frozen(made):
         _share(args[0], node, made)
     elif "LeakyRelu" in kind:
@@ -92,6 +99,17 @@ def _after_convolution(layer: nn.Module, args: tuple[Any, ...], output: Tensor) 
         keep_instead(
             node, "self", lambda y: _Normed.of(node) or _Mask((y > low) & (y < high), y.dtype)
         )
+
+
+_HOOKS = (_after_norm, _after_smooth, _after_learned, _after_convolution)
+
+
+def _activated(args: tuple[Any, ...], output: Tensor) -> tuple[Any, Any]:
+    """The nodes of a convolution and of the ReLU, or its like, that made its input, if one did."""
+    made = node_of(output, "Convolution")
+    node = node_of(args[0], "") if made is not None and args else None
+    known = node is not None and any(kind in node.name() for kind in ("Relu", "Hardtanh"))
+    return made, node if known else None
 
 
 def _share(x: Tensor, node: Any, convolution: Any) -> None:

@@ -84,14 +84,19 @@ def time_training(
 
 
 def training_step(
-    network: nn.Module, x: Tensor, *, autocast: torch.dtype | None = None
+    network: nn.Module,
+    x: Tensor,
+    *,
+    autocast: torch.dtype | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
 ) -> Callable[[], None]:
     """A function that does one step of Adam on a batch; the loss is the outputs' mean square.
 
-    With `autocast` the forward pass is in that precision where PyTorch deems it safe.
+    With `autocast` the forward pass is in that precision where PyTorch deems it safe. An
+    `optimizer` takes the place of the one that training would have.
     """
     learned = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(learned, 1e-4, fused=in_one_kernel(learned))
+    optimizer = optimizer or torch.optim.Adam(learned, 1e-4, fused=in_one_kernel(learned))
     network.train()
     precision = torch.autocast(x.device.type, autocast) if autocast else nullcontext()
 

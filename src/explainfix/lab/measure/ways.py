@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ...backward.recompute import make_frugal_, undo_frugal_
+from ...backward.recompute import make_frugal_
 from ...backward.saved import kept_for_backward
 from ..run.config import Precision
 from ..run.devices import CHANNELS_LAST, to_channels_last_
@@ -54,7 +54,7 @@ class Way:
 
     def __init__(self, model: nn.Module, x: Tensor, settings: Settings, *, compiled: bool = False):
         network = copy.deepcopy(model).to(x.device).train()
-        (make_frugal_ if settings.frugal else undo_frugal_)(network)
+        make_frugal_(network, free=not settings.frugal)
         if settings.precision == "64-true":
             network, x = network.double(), x.double()
         if settings.channels_last:

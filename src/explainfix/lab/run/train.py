@@ -174,8 +174,7 @@ class _Work:
         self.network = build_model(config, dataset)
         if config.channels_last:
             to_channels_last_(self.network)
-        if config.frugal:
-            make_frugal_(self.network)
+        make_frugal_(self.network, free=not config.frugal)
         self.spectra: Timeline | None = None  # from the start on, so before a checkpoint is read
         if fabric.is_global_zero and spatial_layers(self.network):
             self.spectra = (
