@@ -11,7 +11,7 @@ learned network in the same precision and layout. `kept` counts the tensors kept
 pass, `held` is what the system says that a forward pass holds, in a process of its own, for those
 forms that are about memory; both are shares of what the learned network in float32 has. Without
 NETWORK also one network of every family of torchvision, fixed against learned. --write puts the
-tables below the mark in FOLDER/benchmarks.md, and a plot beside it.
+tables between the marks of FOLDER/benchmarks.md, and a plot beside it.
 """
 
 import copy
@@ -75,15 +75,15 @@ FAMILIES = (
     "swin_t", "vgg11_bn", "vit_b_16", "wide_resnet50_2",
 )  # fmt: skip
 FRUGAL = "fixed, frugal"
-HELD = ("learned", "fixed", FRUGAL)
+HELD = tuple(product(("learned", "fixed", FRUGAL), ("float32, last", "bf16, last")))
 PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed"}
 SETTINGS = {
     f"{name}{', last' * last}": Settings(channels_last=last, precision=precision)
     for (name, precision), last in product(PRECISIONS.items(), (False, True))
 }
 BASELINE = "PyTorch as it comes"
-ROUNDS, NARROW = 15, 0.03
-MARK = "<!-- the last run -->"
+ROUNDS, NARROW = 11, 0.03
+LEAD, LEAD_ENDS, MARK = "<!-- all at their fastest -->", "<!-- so far -->", "<!-- the last run -->"
 OUT = Console(highlight=False)
 
 
@@ -140,7 +140,7 @@ def measure(name: str) -> pd.DataFrame:
                 "to learned": training.ratio(key, same),
                 "inference": inference.ratio(key, str(("learned", "float32"))).middle,
                 "kept": way.kept_bytes() / first,
-                "held": held.get((form, setting), 0) / held["learned", "float32"],
+                "held": held.get((form, setting), 0) / held[HELD[0]],
                 "params": sum(p.numel() for p in way.network.parameters()) / 1e6,
                 "mult-adds": multiply_adds(way) / 1e9,
             }
@@ -173,9 +173,9 @@ def multiply_adds(way: Way) -> int:
 
 def measure_held(name: str) -> dict[tuple[str, str], int]:
     """What the system says a forward pass holds, by form and setting."""
-    asked = [(form, setting) for form, setting in product(HELD, SETTINGS)]
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        return dict(zip(asked, pool.starmap(_held, [(name, *key) for key in asked]), strict=True))
+        found = pool.starmap(_held, [(name, *key) for key in HELD], chunksize=1)
+    return dict(zip(HELD, found, strict=True))
 
 
 def _held(name: str, form: str, setting: str) -> int:
@@ -311,7 +311,8 @@ def main(arguments: list[str]) -> None:
     every = pd.concat(tables, ignore_index=True)
     leading = lead(every)
     show(leading)
-    text = [f"Measured on {date.today():%-d %B %Y}, {machine()}.\n", markdown(leading), ""]
+    measured = f"Measured on {date.today():%-d %B %Y}, {machine()}."
+    text = [f"{measured}\n"]
     for table in tables:
         seconds = f"{table['seconds'].iloc[0]:.2f} s a step of PyTorch as it comes.\n"
         text += [f"## {table['network'].iloc[0]}\n", seconds, markdown(as_text(table)), ""]
@@ -322,7 +323,10 @@ def main(arguments: list[str]) -> None:
     if folder is not None:
         draw(every, folder / "benchmarks" / "steps.png")
         page = folder / "benchmarks.md"
-        page.write_text(page.read_text().partition(MARK)[0] + "\n".join([MARK, "", *text]))
+        before, _, rest = page.read_text().partition(MARK)[0].partition(LEAD)
+        after = rest.partition(LEAD_ENDS)[2]
+        top = "\n\n".join([LEAD, measured, markdown(leading), LEAD_ENDS])
+        page.write_text(before + top + after + "\n".join([MARK, "", *text]))
 
 
 if __name__ == "__main__":

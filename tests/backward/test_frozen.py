@@ -62,16 +62,19 @@ def test_channels_last_and_autocast():
         assert results[1][1].is_contiguous(memory_format=torch.channels_last)
 
 
+def strided(kind=nn.Conv2d, **options):
+    """A depthwise layer with strides, ordinary and lean, behind another operation."""
+    options = {"stride": 2, "padding": 2, "groups": 16, "bias": False} | options
+    return (nn.Sequential(nn.Tanh(), layer) for layer in both(lambda: kind(16, 16, 5, **options)))
+
+
 @pytest.mark.parametrize("stride", [2, 3, (1, 2)])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_strided_depthwise_in_low_precision(stride, layout):
     """Its backward pass is in float32: as near to float64 as the ordinary one, or nearer."""
-    ordinary, lean = both(
-        lambda: nn.Conv2d(16, 16, 5, stride=stride, padding=2, groups=16, bias=False)
-    )
+    ordinary, lean = strided(stride=stride)
     x = torch.randn(2, 16, 12, 12).bfloat16().to(memory_format=layout)
-    exact = copy.deepcopy(ordinary).bfloat16().double()
-    _, right = passes(exact, x.double())
+    _, right = passes(copy.deepcopy(ordinary).bfloat16().double(), x.double())
     (y, theirs), (out, ours) = (passes(each, x, dtype=torch.bfloat16) for each in (ordinary, lean))
     assert torch.equal(y, out)
     assert ours.dtype == theirs.dtype
@@ -80,7 +83,7 @@ def test_strided_depthwise_in_low_precision(stride, layout):
     with torch.autocast("cpu", torch.bfloat16):
         made = lean(x.requires_grad_()).grad_fn
         assert made.name().startswith("_WideConvolution")  # or nothing was tested
-        assert kept_for_backward(lean, x) == 0
+        assert kept_for_backward(lean, x) == x.numel() * 2  # of Tanh
 
 
 def test_what_a_strided_layer_read_must_be_its_input():
@@ -88,15 +91,25 @@ def test_what_a_strided_layer_read_must_be_its_input():
         def forward(self, x):
             return super().forward(x / 2)
 
-    options = {"stride": 2, "groups": 4, "bias": False}
-    ordinary, lean = both(lambda: Halved(4, 4, 3, **options))
-    x = torch.randn(1, 4, 9, 9).bfloat16()
-    results = (passes(each, x, dtype=torch.bfloat16) for each in (ordinary, lean))
-    for one, other in zip(*results, strict=True):
-        assert torch.equal(one, other)
-    _, plain = both(lambda: nn.Conv2d(4, 4, 3, **options))
+    x = torch.randn(1, 16, 9, 9).bfloat16()
+    for kind, options in ((Halved, {}), (nn.Conv2d, {"padding_mode": "circular"})):
+        results = (passes(each, x, dtype=torch.bfloat16) for each in strided(kind, **options))
+        for one, other in zip(*results, strict=True):
+            assert torch.equal(one, other)
+    _, (_, lean) = strided()
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(plain(input=x.requires_grad_()), plain(x))
+        assert torch.equal(lean(input=x.requires_grad_().tanh()), lean(x.tanh()))
+
+
+def test_a_strided_layer_in_functional_transforms():
+    """Gradients of each image by itself, as differential privacy wants them."""
+    ordinary, lean = (each.bfloat16() for each in strided())
+    x = torch.randn(3, 16, 9, 9).bfloat16()
+
+    def of_each(network):
+        return torch.func.vmap(torch.func.grad(lambda image: network(image[None]).sum()))(x)
+
+    torch.testing.assert_close(of_each(lean), of_each(ordinary))
 
 
 def test_nothing_is_kept():

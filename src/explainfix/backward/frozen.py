@@ -98,18 +98,18 @@ class _Crawling:
 
     @classmethod
     def of(cls, node: Any, x: Tensor, output: Tensor) -> _Crawling | None:
-        """The convolution of a node, if it is one and read `x` as it is."""
+        """The convolution of a node, if it is one and read `x`, computed by another, as it is."""
         if x.device.type != "cpu" or output.dtype not in (torch.bfloat16, torch.float16):
             return None
+        made, _, (bias, _) = node.next_functions
         known = private.saved_values(
-            node, "input", "transposed", "weight", "stride", "padding", "dilation", "groups"
+            node, "transposed", "weight", "stride", "padding", "dilation", "groups"
         )
-        if known is None or known[0] is None or known[0].data_ptr() != x.data_ptr():
+        if known is None or known[0] or made != (x.grad_fn, x.output_nr) or bias is not None:
             return None
-        found, bias_learns = cls(*known[2:]), node.next_functions[2][0] is not None
-        if known[1] or bias_learns or known[0].shape != x.shape or max(found.stride) == 1:
-            return None
-        return found if found.weight.shape[1] == 1 < found.groups else None
+        found = cls(*known[1:])
+        depthwise = found.weight.shape[1] == 1 < found.groups
+        return found if depthwise and max(found.stride) > 1 else None
 
 
 class _WideConvolution(torch.autograd.Function):
@@ -118,10 +118,15 @@ class _WideConvolution(torch.autograd.Function):
     Its name says what it is to those who look at the graph (`node_of`).
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, output: Tensor, how: _Crawling) -> Tensor:
-        ctx.x, ctx.how = _Shape.of(x), how
+    def forward(x: Tensor, output: Tensor, how: _Crawling) -> Tensor:
         return output.view_as(output)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.x, ctx.how = _Shape.of(inputs[0]), inputs[2]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
