@@ -17,7 +17,7 @@ class Separable(nn.Sequential):
             nn.CELU(),
             nn.Conv2d(hidden, hidden, 3, stride, padding=1, groups=hidden, bias=False),
             nn.BatchNorm2d(hidden),
-            nn.CELU(),
+            nn.CELU(inplace=True),  # then it keeps its output, as the next layer does: one tensor
             nn.Conv2d(hidden, outputs, 1, bias=False),
             nn.BatchNorm2d(outputs),
         )
