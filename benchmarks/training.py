@@ -4,21 +4,18 @@
 
 Forms: learned, fixed by GHaar, frugal, mixed, steered, pruned. Settings: float32 or bf16 by
 autocast, in PyTorch's usual layout or channels last. A step is forward, backward and Adam, batch 4
-at 224 px (the plain U-Net: 10 at 128). All contestants of a network take turns in one process, in a
-new order every round, until the ratios' 95% intervals are narrow or for ROUNDS rounds. Two ratios
-are given: to PyTorch as it comes (learned, float32, usual layout, its own loop of Adam), and to the
-learned network in the same precision and layout. `kept` counts the tensors kept for the backward
-pass, `held` is what the system says that a forward pass holds, in a process of its own, for those
-forms that are about memory; both are shares of what the learned network in float32 has. Without
-NETWORK also one network of every family of torchvision, fixed against learned. --write puts the
-tables between the marks of FOLDER/benchmarks.md, and a plot beside it.
+at 224 px (the plain U-Net: 10 at 128). For each setting the forms of a network take turns in one
+process, with PyTorch as it comes among them (learned, float32, usual layout, its own loop of Adam),
+in a new order every round, until the ratios' 95% intervals are narrow or time is up. Two ratios are
+given: to PyTorch as it comes, and to the learned network in the same setting. `kept` counts the
+tensors kept for the backward pass, as a share of the learned network's in float32. Without NETWORK
+also `families`: one network of every family of torchvision, fixed against learned. --write puts
+the tables between the marks of FOLDER/benchmarks.md, and a plot beside it.
 """
 
+import argparse
 import copy
-import ctypes
-import multiprocessing
 import platform
-import sys
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -33,7 +30,7 @@ from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
 import explainfix as xf
-from explainfix.lab.measure.timing import Timing, take_turns, time_training, training_step
+from explainfix.lab.measure.timing import take_turns, time_training, training_step
 from explainfix.lab.measure.ways import Settings, Way
 from explainfix.lab.run.process import keep_kernels, prepare_process
 
@@ -55,6 +52,9 @@ class Network:
         pruned = (f"fixed, pruned {self.pruned:.0%}",) if self.pruned else ()
         return ("learned", "fixed", FRUGAL, *self.forms, *pruned)
 
+    def order(self, form: str) -> int:
+        return self.all_forms.index(form)
+
 
 NETWORKS = {
     "resnet50": Network("torchvision:resnet50", ("steered",), 0.99),
@@ -75,14 +75,13 @@ FAMILIES = (
     "swin_t", "vgg11_bn", "vit_b_16", "wide_resnet50_2",
 )  # fmt: skip
 FRUGAL = "fixed, frugal"
-HELD = tuple(product(("learned", "fixed", FRUGAL), ("float32, last", "bf16, last")))
 PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed"}
 SETTINGS = {
     f"{name}{', last' * last}": Settings(channels_last=last, precision=precision)
     for (name, precision), last in product(PRECISIONS.items(), (False, True))
 }
 BASELINE = "PyTorch as it comes"
-ROUNDS, NARROW = 11, 0.03
+PATIENCE = {"rounds": 25, "narrow": 0.03, "seconds": 40.0, "least": 6}
 LEAD, LEAD_ENDS, MARK = "<!-- all at their fastest -->", "<!-- so far -->", "<!-- the last run -->"
 OUT = Console(highlight=False)
 
@@ -115,85 +114,59 @@ def measure(name: str) -> pd.DataFrame:
     """A row for each form and setting; ratios are to the baseline and to the learned network."""
     network = NETWORKS[name]
     x = torch.randn(network.shape)
-    ways = {
-        (form, setting): Way(make(name, form), x, as_settings(form, setting))
-        for form, setting in product(network.all_forms, SETTINGS)
-    }
     plain = copy.deepcopy(make(name, "learned"))
-    steps = {
-        BASELINE: training_step(plain, x, optimizer=torch.optim.Adam(plain.parameters(), 1e-4))
-    }
-    steps |= {str(key): way.step for key, way in ways.items()}
-    training = take_turns(steps, rounds=ROUNDS, narrow=NARROW)
-    inference = time_inference(ways)
-    first = ways["learned", "float32"].kept_bytes()
-    held = measure_held(name)
+    baseline = training_step(plain, x, optimizer=torch.optim.Adam(plain.parameters(), 1e-4))
+    first = Way(plain, x, SETTINGS["float32"]).kept_bytes()
     rows = []
-    for (form, setting), way in ways.items():
-        key, same = str((form, setting)), str(("learned", setting))
-        rows.append(
+    for setting in SETTINGS:
+        ways = {
+            form: Way(make(name, form), x, as_settings(form, setting)) for form in network.all_forms
+        }
+        training = take_turns(
+            {BASELINE: baseline} | {form: way.step for form, way in ways.items()}, **PATIENCE
+        )
+        inference = take_turns(
+            {BASELINE: use(Way(plain, x, SETTINGS["float32"]))}
+            | {form: use(way) for form, way in ways.items()},
+            **PATIENCE,
+        )
+        rows += [
             {
                 "network": name,
                 "form": form,
                 "setting": setting,
-                "step": training.ratio(key),
-                "to learned": training.ratio(key, same),
-                "inference": inference.ratio(key, str(("learned", "float32"))).middle,
+                "step": training.ratio(form),
+                "to learned": training.ratio(form, "learned"),
+                "inference": inference.ratio(form).middle,
                 "kept": way.kept_bytes() / first,
-                "held": held.get((form, setting), 0) / held[HELD[0]],
                 "params": sum(p.numel() for p in way.network.parameters()) / 1e6,
                 "mult-adds": multiply_adds(way) / 1e9,
+                "seconds": training.seconds(BASELINE),
             }
-        )
-    return pd.DataFrame(rows).assign(seconds=training.seconds(BASELINE))
-
-
-def time_inference(ways: dict[tuple[str, str], Way]) -> Timing:
-    def use(way: Way):
-        network = copy.deepcopy(way.network).eval()
-        enabled, dtype = way.autocast is not None, way.autocast or torch.bfloat16
-
-        @torch.no_grad()
-        def run() -> None:
-            with torch.autocast("cpu", dtype, enabled=enabled):
-                network(way.x)
-
-        return run
-
-    return take_turns(
-        {str(key): use(way) for key, way in ways.items()}, rounds=ROUNDS, narrow=NARROW
+            for form, way in ways.items()
+        ]
+    return pd.DataFrame(rows).sort_values(
+        "form", key=lambda forms: forms.map(network.order), kind="stable"
     )
+
+
+def use(way: Way):
+    """A function that runs a network in its setting."""
+    network = copy.deepcopy(way.network).eval()
+    enabled, dtype = way.autocast is not None, way.autocast or torch.bfloat16
+
+    @torch.no_grad()
+    def run() -> None:
+        with torch.autocast("cpu", dtype, enabled=enabled):
+            network(way.x)
+
+    return run
 
 
 def multiply_adds(way: Way) -> int:
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         way.network(way.x)
     return counter.get_total_flops() // 2 // len(way.x)
-
-
-def measure_held(name: str) -> dict[tuple[str, str], int]:
-    """What the system says a forward pass holds, by form and setting."""
-    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        found = pool.starmap(_held, [(name, *key) for key in HELD], chunksize=1)
-    return dict(zip(HELD, found, strict=True))
-
-
-def _held(name: str, form: str, setting: str) -> int:
-    """In a process of its own, where freed memory goes back at once: the growth of what it has."""
-    mallopt = ctypes.CDLL("libc.so.6").mallopt
-    mallopt(-3, 65536), mallopt(-1, 0)  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
-    x = torch.randn(NETWORKS[name].shape)
-    way = Way(make(name, form), x, as_settings(form, setting))
-    way.step()  # gradients and the optimizer's state are there
-    enabled, dtype = way.autocast is not None, way.autocast or torch.bfloat16
-    before = resident_bytes()
-    with torch.autocast("cpu", dtype, enabled=enabled):
-        output = way.network(way.x)
-    return resident_bytes() - before if output is not None else 0
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def as_text(rows: pd.DataFrame) -> pd.DataFrame:
@@ -205,7 +178,6 @@ def as_text(rows: pd.DataFrame) -> pd.DataFrame:
             "to learned": list(map(str, rows["to learned"])),
             "inference": [f"{value:.2f}" for value in rows["inference"]],
             "kept": [f"{value:.2f}" for value in rows["kept"]],
-            "held": [f"{value:.2f}" if value else "" for value in rows["held"]],
             "params": [f"{value:.2f} M" for value in rows["params"]],
             "mult-adds": [f"{value:.2f} G" for value in rows["mult-adds"]],
         },
@@ -239,7 +211,7 @@ def race_families() -> pd.DataFrame:
         xf.fix_(fixed, "ghaar", scale="fan_in")
         size = 299 if name == "inception_v3" else 224  # its least size
         ratio = time_training(
-            {"learned": learned, "fixed": fixed}, torch.randn(4, 3, size, size), rounds=ROUNDS
+            {"learned": learned, "fixed": fixed}, torch.randn(4, 3, size, size), rounds=15
         ).ratio("fixed")
         rows.append((name, str(ratio), "no" if ratio.low <= 1 else "YES"))
         OUT.print(*rows[-1])
@@ -295,39 +267,41 @@ def machine() -> str:
     return f"{torch.get_num_threads()} threads of {cpu}, torch {torch.__version__}"
 
 
-def main(arguments: list[str]) -> None:
-    folder = None
-    if "--write" in arguments:
-        place = arguments.index("--write")
-        folder = Path(arguments[place + 1])
-        arguments = arguments[:place] + arguments[place + 2 :]
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", choices=[*NETWORKS, "families"])
+    parser.add_argument("--write", type=Path, metavar="FOLDER")
+    given = parser.parse_args()
+    asked = given.networks or [*NETWORKS, "families"]
     prepare_process()
     keep_kernels(50_000)
     tables = []
-    for name in arguments or NETWORKS:
-        tables.append(measure(name))
-        show(as_text(tables[-1]))
-        make.cache_clear()
-    every = pd.concat(tables, ignore_index=True)
-    leading = lead(every)
-    show(leading)
+    for name in asked:
+        if name != "families":
+            tables.append(measure(name))
+            show(as_text(tables[-1]))
+            make.cache_clear()
     measured = f"Measured on {date.today():%-d %B %Y}, {machine()}."
     text = [f"{measured}\n"]
     for table in tables:
-        seconds = f"{table['seconds'].iloc[0]:.2f} s a step of PyTorch as it comes.\n"
+        seconds = f"{table['seconds'].median():.2f} s a step of PyTorch as it comes.\n"
         text += [f"## {table['network'].iloc[0]}\n", seconds, markdown(as_text(table)), ""]
-    if not arguments:
+    if "families" in asked:
         families = race_families()
         show(families)
         text += ["## Every family\n", markdown(families), ""]
-    if folder is not None:
-        draw(every, folder / "benchmarks" / "steps.png")
-        page = folder / "benchmarks.md"
-        before, _, rest = page.read_text().partition(MARK)[0].partition(LEAD)
-        after = rest.partition(LEAD_ENDS)[2]
-        top = "\n\n".join([LEAD, measured, markdown(leading), LEAD_ENDS])
-        page.write_text(before + top + after + "\n".join([MARK, "", *text]))
+    if tables:
+        every = pd.concat(tables, ignore_index=True)
+        leading = lead(every)
+        show(leading)
+        if given.write is not None:
+            draw(every, given.write / "benchmarks" / "steps.png")
+            page = given.write / "benchmarks.md"
+            before, _, rest = page.read_text().partition(MARK)[0].partition(LEAD)
+            top = "\n\n".join([LEAD, measured, markdown(leading), LEAD_ENDS])
+            after = rest.partition(LEAD_ENDS)[2]
+            page.write_text(before + top + after + "\n".join([MARK, "", *text]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
