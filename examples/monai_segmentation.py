@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import explainfix as xf
 
 
-def draw(count: int, side: int = 24) -> tuple[Tensor, Tensor]:
+def draw(count: int, side: int) -> tuple[Tensor, Tensor]:
     """Scans `(n, 1, d, h, w)` and masks. Put your own here."""
     axes = torch.meshgrid(*[torch.linspace(-1, 1, side)] * 3, indexing="ij")
     places = torch.stack(axes) - (torch.rand(count, 3, 1, 1, 1) - 0.5)
@@ -45,11 +45,12 @@ def main() -> None:
     model = SegResNet(init_filters=8, in_channels=1, out_channels=1, norm="batch")
     print(xf.steer_(model, "ghaar", filters=given.filters))
 
-    steps, loss_of = 4 if given.tiny else given.steps, DiceLoss(sigmoid=True)
+    side, steps = (16, 4) if given.tiny else (24, given.steps)
+    loss_of = DiceLoss(sigmoid=True)
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=steps)
     for step in range(1, steps + 1):
-        scans, masks = draw(4)
+        scans, masks = draw(4, side)
         logits = model(scans)
         loss = loss_of(logits, masks) + nn.functional.binary_cross_entropy_with_logits(
             logits, masks
@@ -62,10 +63,10 @@ def main() -> None:
             print(f"step {step}: loss {loss:.3f}")
     model.eval()
     xf.check_fixed(model)
-    scans, masks = draw(8)
+    scans, masks = draw(8, side)
     print(f"Dice {dice(model, scans, masks):.3f} on {len(scans)} new scans")
 
-    scores = xf.saliency(model, [draw(4) for _ in range(2)])
+    scores = xf.saliency(model, [draw(4, side) for _ in range(2)])
     for said in xf.explain(model, saliency=scores).advice():
         print(f"- {said}")
 

@@ -16,11 +16,12 @@ SIZES = {  # of the image, where a network insists on one
     "timm:levit_128s": 224, "timm:mobilevit_xxs": 256, "timm:mobilevitv2_050": 256,
     "timm:nextvit_small": 256,
 }  # fmt: skip
+LEAST = {"timm:inception_resnet_v2": 96, "timm:inception_v4": 96}  # where a smaller one vanishes
 
 
 def image_shape(spec, size):
     """The shape of an image, `size` pixels wide if the network lets us choose."""
-    size = SIZES.get(spec, size)
+    size = SIZES.get(spec, max(size, LEAST.get(spec, 0)))
     return (3, 8, 64, 64) if spec.endswith("r3d_18") else (3, size, size)
 
 

@@ -210,7 +210,7 @@ def test_gradients_are_those_of_the_ordinary_frozen_network(spec):
     for layer in xf.spatial_layers(ordinary).values():
         make_ordinary(layer)
     make_frugal_(model)
-    x = torch.randn(2, *image_shape(spec, 96))
+    x = torch.randn(2, *image_shape(spec, 64))
     gradients = []
     for network in (ordinary, model):
         output = first(network(x))

@@ -23,7 +23,7 @@ def dense(model):
 @pytest.mark.parametrize("spec", SPECS)
 def test_steered_by_a_whole_basis_mixed_and_merged_it_computes_the_same(spec):
     model = without_chance(xf.create_model(spec)).eval()
-    x = torch.randn(1, *image_shape(spec, 96))
+    x = torch.randn(1, *image_shape(spec, 64))
     if any(map(can_split, dense(model))):
         for dtype, bound in ((torch.float32, 1e-5), (torch.float64, 1e-10)):
             steered, images = copy.deepcopy(model).to(dtype), x.to(dtype)

@@ -22,6 +22,7 @@ def cluster():
     node = {"num_cpus": 1, "object_store_memory": 100_000_000, "include_dashboard": False}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # else its workers wait for all other tests
         made = Cluster(initialize_head=True, head_node_args=node)
         made.add_node(**node)
         made.wait_for_nodes()
