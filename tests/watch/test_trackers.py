@@ -102,7 +102,7 @@ def test_wandb(tmp_path, monkeypatch):
     settings = wandb.Settings(silent=True, x_disable_stats=True, disable_git=True)
     with pytest.raises(ValueError, match=r"call wandb\.init"):
         to_wandb()
-    with wandb.init(dir=tmp_path, project="tests", settings=settings) as run:
+    with wandb.init(dir=str(tmp_path), project="tests", settings=settings) as run:
         log = to_wandb()
         run.log({"loss": 1.0}, step=100)  # a step of its own does not lose ours
         told = watched(log)
