@@ -94,7 +94,8 @@ def chexpert(given):
     for when in ("at first", "again"):
         shutil.rmtree(given.folder / "runs", ignore_errors=True)
         done = subprocess.run(
-            [sys.executable, "-c", FIRST_STEP, folder, given.folder / "runs"], check=True, capture_output=True, text=True,
+            [sys.executable, "-c", FIRST_STEP, folder, given.folder / "runs"],
+            check=True, capture_output=True, text=True,
             env=os.environ | {"XDG_CACHE_HOME": str(cache)},
         )  # fmt: skip
         found = json.loads(done.stdout)

@@ -122,7 +122,7 @@ def test_of_many_files_some_are_decoded_and_none_is_missing(official, monkeypatc
     (official / names[3]).unlink()
     (official / names[6]).write_bytes(whole[:200])  # 22 files in four parts: every sixth is decoded
     with pytest.raises(
-        ValueError, match="has 1 file .* damaged: it is tru.* damaged: it is empty;.* missing"
+        ValueError, match=r"has 1 file .* damaged: it is tru.* damaged: it is empty;.* missing"
     ):
         open_dataset(f"chexpert:{official}", val_share=0.0)
 
