@@ -4,10 +4,11 @@
     python benchmarks/scale.py sweep [--folder FOLDER] [--trials N] [--kill SHARE]
 
 `chexpert` makes a folder as large as CheXpert, 223,415 rows of tiny images, once; then a fresh
-process opens it and does the first step of a training, twice: as if downloaded just now, and again.
+process opens it and trains, with all that training does first, up to the first step. That is done
+twice: as if downloaded just now, and again.
 `sweep` does trials that hardly compute on a Ray cluster of this machine. A share of them kill their
-worker in the middle, once each. Counted is what every trial did, so that none is lost or done
-twice.
+worker as their second epoch begins, once each. Counted are the steps of every trial: four, two
+before it was killed and two after, unless something was lost or done twice.
 """
 
 import argparse
@@ -36,26 +37,27 @@ ROWS = 223_415  # of CheXpert's train.csv
 PER_PATIENT = 3
 FINDINGS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
 LOG, KILL, KILLED = "steps.log", "kill.json", "killed"
+LOCAL = Workers(engine="ray", cpus=1, address="local")  # none that somebody else started here
 
 FIRST_STEP = """
 import json, resource, sys, time
 began = time.perf_counter()
-import torch
 from explainfix.lab.data.dataset import open_dataset
-from explainfix.lab.data.loader import Share, training_steps
-from explainfix.lab.run.losses import binary_cross_entropy
-import explainfix as xf
+from explainfix.lab.run.config import RunConfig
+from explainfix.lab.run.train import train
 imported = time.perf_counter()
 memory = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 before = memory()
-data = open_dataset("chexpert:" + sys.argv[1], crop=32)
+spec = "chexpert:" + sys.argv[1]
+data = open_dataset(spec, crop=32)
 opened, held = time.perf_counter(), memory() - before
-model = xf.create_model("torchvision:resnet18", num_classes=5, in_channels=1).train()
-[(images, labels)] = next(iter(training_steps(data, "train", Share(16), seed=0, epoch=0)))
-binary_cross_entropy(model(images), labels).backward()
-stepped = time.perf_counter()
-print(json.dumps({"import s": imported - began, "open s": opened - imported, "open MB": held,
-                  "first step s": stepped - opened, "train": len(data.split("train"))}))
+def stop(moment):
+    now = time.perf_counter()
+    print(json.dumps({"import s": imported - began, "open s": opened - imported, "open MB": held,
+                      "first step s": now - opened, "train": len(data.split("train"))}))
+    raise SystemExit
+train(RunConfig(model="torchvision:resnet18", data=spec, data_options={"crop": 32},
+                accelerator="cpu", batch_size=16), runs=sys.argv[2], report=stop)
 """
 
 
@@ -90,8 +92,10 @@ def chexpert(given):
     cache = given.folder / "cache"
     shutil.rmtree(cache, ignore_errors=True)  # what an earlier process found out about the files
     for when in ("at first", "again"):
+        shutil.rmtree(given.folder / "runs", ignore_errors=True)
         done = subprocess.run(
-            [sys.executable, "-c", FIRST_STEP, folder], check=True, capture_output=True, text=True,
+            [sys.executable, "-c", FIRST_STEP, folder, given.folder / "runs"],
+            check=True, capture_output=True, text=True,
             env=os.environ | {"XDG_CACHE_HOME": str(cache)},
         )  # fmt: skip
         found = json.loads(done.stdout)
@@ -111,7 +115,7 @@ class Idle(nn.Module):
     def forward(self, x):
         if self.training:
             self.steps += 1
-            if self.steps == 2 and int(self.key, 16) % 1000 < 1000 * self.share:
+            if self.steps == 3 and int(self.key, 16) % 1000 < 1000 * self.share:
                 marker = self.folder / KILLED / self.key
                 if not marker.exists():
                     marker.touch()
@@ -134,7 +138,7 @@ def run_sweep(given):
     configs = {
         f"trial {seed}": RunConfig(
             model=f"{Path(__file__).absolute()}:idle", data="xray-like", accelerator="cpu",
-            data_options={"count": 8, "size": 32}, epochs=2, batch_size=4, seed=seed,
+            data_options={"count": 24, "size": 32}, epochs=2, batch_size=12, seed=seed,
         )
         for seed in range(given.trials)
     }  # fmt: skip
@@ -143,7 +147,7 @@ def run_sweep(given):
     watcher.start()
     began = time.perf_counter()
     try:
-        found = sweep(configs, runs=folder / "runs", workers=Workers(engine="ray", cpus=1))
+        found = sweep(configs, runs=folder / "runs", workers=LOCAL)
     finally:
         stop.set()
         watcher.join()

@@ -9,6 +9,8 @@ import numpy as np
 from ..registry import filters
 from .exact import Array, Draw, cos_pi
 
+_BLOCK = 2**14  # kernels at a time: what is computed on the way stays in the cache
+
 
 @filters.register("ghaar")
 def ghaar(
@@ -44,11 +46,14 @@ def mixtures(
     turns = draw.uniform(1 if frequencies == "shared" else len(products), count)
 
     total = np.zeros((*map(len, steps), count))  # kernels last: every operation runs along memory
-    for number, axes in enumerate(products):
-        term = weights[number]
-        for axis in axes:
-            # cos(f·x) with f = 2(m-1)·turns and x = linspace(0, π, m) = π·steps/(m-1): m cancels.
-            places = np.expand_dims(steps[axis], [a for a in range(len(steps) + 1) if a != axis])
-            term = term * cos_pi(2.0 * places * turns[number % len(turns)])
-        total += term
+    for start in range(0, count, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        for number, axes in enumerate(products):
+            term = weights[number, block]
+            for axis in axes:
+                # cos(f·x), f = 2(m-1)·turns and x = linspace(0, π, m) = π·steps/(m-1): m cancels.
+                others = [a for a in range(len(steps) + 1) if a != axis]
+                places = np.expand_dims(steps[axis], others)
+                term = term * cos_pi(2.0 * places * turns[number % len(turns), block])
+            total[..., block] += term
     return np.moveaxis(total, -1, 0)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ...registry import datasets, unknown
+from .images import DamagedError
 from .preparation import Preparation
 
 Task = Literal["segmentation", "multilabel", "multiclass"]
@@ -72,7 +73,10 @@ class Listed:
         return len(self.names)
 
     def __getitem__(self, index: int) -> Sample:
-        return self.read(range(len(self.names))[index])
+        try:
+            return self.read(range(len(self.names))[index])
+        except DamagedError as error:  # not all of very many are decoded when they are opened
+            raise ValueError(f"{error}. skip_damaged leaves such files out") from None
 
 
 def draw_share(images: Images, share: float, seed: int) -> Listed:

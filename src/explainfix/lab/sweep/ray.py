@@ -39,7 +39,8 @@ def do_on_ray(
         waiting = {task.remote(job, cpus, here): job for job in jobs}
         try:
             while waiting:
-                ended, _ = ray.wait(list(waiting), timeout=1.0)
+                # As many as there are: a look at all of them for each would grow with the square.
+                ended, _ = ray.wait(list(waiting), num_returns=len(waiting), timeout=1.0)
                 for job in waiting.values():
                     stamp = start_stamp(job)
                     if stamp not in (None, stamps[job.name]):

@@ -107,6 +107,26 @@ def test_damaged_and_missing(official):
     assert len(data.split("test")) == 1
 
 
+def test_of_many_files_some_are_decoded_and_none_is_missing(official, monkeypatch):
+    monkeypatch.setattr("explainfix.lab.data.archive.MANY", 20)
+    monkeypatch.setattr("explainfix.lab.data.archive.SOME", 4)
+    names = open_dataset(f"chexpert:{official}", val_share=0.0).split("train").names
+    whole = (official / names[1]).read_bytes()
+    (official / names[1]).write_bytes(whole[:200])
+    data = open_dataset(f"chexpert:{official}", val_share=0.0)
+    with pytest.raises(ValueError, match=r"truncated\. skip_damaged leaves such files out"):
+        data.split("train")[1]
+    every = open_dataset(f"chexpert:{official}", val_share=0.0, skip_damaged=True)
+    assert every.damaged == (names[1],)
+    (official / names[2]).write_bytes(b"")
+    (official / names[3]).unlink()
+    (official / names[6]).write_bytes(whole[:200])  # 22 files in four parts: every sixth is decoded
+    with pytest.raises(
+        ValueError, match=r"has 1 file .* damaged: it is tru.* damaged: it is empty;.* missing"
+    ):
+        open_dataset(f"chexpert:{official}", val_share=0.0)
+
+
 def test_mistakes(official, tmp_path):
     with pytest.raises(ValueError, match=r"needs the folder CheXpert-v1.0-small .* no path"):
         open_dataset("chexpert")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -47,7 +47,8 @@ def chexpert(
     folder = _find(path)
     tree = Tree(folder)
     rows = {name: _read_rows(folder / name) for name in ("train.csv", "valid.csv")}
-    problems = find_damaged(tree, [image for part in rows.values() for image, _ in part])
+    everything = [image for part in rows.values() for image, _ in part]
+    problems = find_damaged(tree, everything, every=skip_damaged)
     damaged = report_damaged(path, problems, skip=skip_damaged)
     train, val = _divide(rows["train.csv"], val_share, seed, by_patient)
     bad = set(damaged)
@@ -91,12 +92,12 @@ def _read_rows(path: Path) -> list[Row]:
     table = read_table(path, ("Path", *CLASSES))
     labels = []
     for task in CLASSES:
-        strange = set(table[task]) - set(TARGETS)
+        strange = set(table[task].unique()) - set(TARGETS)
         if strange:
             raise unknown(f"label of {task!r} in {path.name}", min(strange), sorted(TARGETS))
-        labels.append(table[task].map(TARGETS))
+        labels.append(table[task].map(TARGETS).tolist())
     # rows begin with the name the folder had when it was published
-    images = ["/".join(PurePosixPath(name).parts[1:]) for name in table["Path"]]
+    images = [name.partition("/")[2] for name in table["Path"].tolist()]
     return list(zip(images, zip(*labels, strict=True), strict=True))
 
 
@@ -104,7 +105,7 @@ def _divide(
     rows: Sequence[Row], share: float, seed: int, by_patient: bool
 ) -> tuple[list[Row], list[Row]]:
     """The paper's split: a random permutation by torch, whose first part is for training."""
-    keys = [PurePosixPath(name).parts[1] if by_patient else name for name, _ in rows]
+    keys = [name.split("/")[1] if by_patient else name for name, _ in rows]
     groups = list(dict.fromkeys(keys))
     order = torch.randperm(len(groups), generator=torch.Generator().manual_seed(seed)).tolist()
     kept = {groups[place] for place in order[: int((1 - share) * len(groups))]}

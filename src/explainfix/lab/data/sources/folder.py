@@ -67,7 +67,7 @@ def folder(
     every = [item for items in listing.groups.values() for item in items]
     volumes = _are_volumes(path, every)
     levels = levels_of(normalise, volumes=volumes)
-    problems = _find_problems(tree, every, levels) | listing.lone
+    problems = _find_problems(tree, every, levels, skip_damaged) | listing.lone
     damaged = report_damaged(path, problems, skip=skip_damaged)
     groups = divide_items(listing.groups, val_share, test_share, seed)
     found = _without(damaged, groups, path)
@@ -133,7 +133,9 @@ def _find_labels(tree: Tree, found: Mapping[str, Sequence[Item]], ignore: int | 
     return find_labels(tree, train, others, ignore=ignore)
 
 
-def _find_problems(tree: Tree, items: Sequence[Item], levels: Levels) -> dict[str, list[str]]:
+def _find_problems(
+    tree: Tree, items: Sequence[Item], levels: Levels, every: bool
+) -> dict[str, list[str]]:
     """What is damaged. Masks may have any levels."""
     files: dict[Levels, list[str]] = defaultdict(list)
     for item in items:
@@ -141,7 +143,7 @@ def _find_problems(tree: Tree, items: Sequence[Item], levels: Levels) -> dict[st
         files["percentiles"] += item.mask
     problems: dict[str, list[str]] = defaultdict(list)
     for kind, names in files.items():
-        for what, damaged in find_damaged(tree, names, levels=kind).items():
+        for what, damaged in find_damaged(tree, names, levels=kind, every=every).items():
             problems[what] += damaged
     return dict(problems)
 

@@ -151,7 +151,8 @@ def _open_official(
         raise ValueError(f"{table.name} has no row for {few(unlabelled, 'listed image')}")
     everything = [name for names in listed.values() for name in names]
     missing = [name for name in everything if name not in files]
-    broken = find_damaged(tree, [files[name] for name in everything if name in files])
+    known = [files[name] for name in everything if name in files]
+    broken = find_damaged(tree, known, every=skip_damaged)
     problems = {"missing": missing, **broken}
     damaged = report_damaged(path, problems, skip=skip_damaged)
     train, val = divide(listed[LISTS[0]], val_share, seed, group=patients.__getitem__)
