@@ -118,7 +118,9 @@ def draw(rows, file):
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
-    for axis, unit, title in zip(axes, ("s", "MB"), ("seconds of CPU", "MB at the peak"), strict=True):
+    for axis, unit, title in zip(
+        axes, ("s", "MB"), ("seconds of CPU", "MB at the peak"), strict=True
+    ):
         for number, operation in enumerate(OPERATIONS):
             for family, style in (("dense", "o-"), ("depthwise", "s--")):
                 part = rows[rows["family"] == family]
