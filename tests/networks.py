@@ -16,7 +16,7 @@ SIZES = {  # of the image, where a network insists on one
     "timm:levit_128s": 224, "timm:mobilevit_xxs": 256, "timm:mobilevitv2_050": 256,
     "timm:nextvit_small": 256,
 }  # fmt: skip
-LEAST = {"timm:inception_resnet_v2": 96, "timm:inception_v4": 96}  # where a smaller one vanishes
+LEAST = {"timm:inception_resnet_v2": 96}  # where a smaller one vanishes
 
 
 def image_shape(spec, size):

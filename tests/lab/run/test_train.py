@@ -157,7 +157,7 @@ print(kills)
 
 
 def test_killed_at_any_moment_a_run_ends_as_if_nothing_had_happened(config, tmp_path):
-    longer = replace(config, epochs=4, data_options={"count": 16, "size": 32})
+    longer = replace(config, epochs=6, data_options={"count": 24, "size": 32})
     (tmp_path / "run.toml").write_text(longer.to_toml())
     done = subprocess.run(
         [sys.executable, "-c", KENNEL, tmp_path / "run.toml", tmp_path],

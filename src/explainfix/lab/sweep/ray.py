@@ -41,17 +41,16 @@ def do_on_ray(
             while waiting:
                 # As many as there are: a look at all of them for each would grow with the square.
                 ended, _ = ray.wait(list(waiting), num_returns=len(waiting), timeout=1.0)
+                # What was running ends before what began since then is seen to run.
+                for reference in sorted(
+                    ended, key=lambda r: waiting[r].name not in progress.running
+                ):
+                    job = waiting.pop(reference)
+                    _note_start(job, stamps, progress)
+                    _note_ending(ray, reference, job, progress)
                 for job in waiting.values():
-                    stamp = start_stamp(job)
-                    if stamp not in (None, stamps[job.name]):
-                        stamps[job.name] = stamp
-                        if job.name in progress.running:
-                            progress.restart(job, "its worker died")
-                        else:
-                            progress.begin(job)
+                    _note_start(job, stamps, progress)
                 progress.look()
-                for reference in ended:
-                    _note_ending(ray, reference, waiting.pop(reference), progress)
         finally:
             # Our own connection ends its tasks when it is closed. Cancelling them first would now
             # and then end this process: Ray 2.60 does not expect it of a task about to begin.
@@ -81,6 +80,17 @@ def _work(job: Job, cpus: int, folder: str) -> Ending:
         raise ValueError(f"this machine of the cluster does not see {folder!r}: {error}") from None
     prepare_process()
     return attempt(job, threads=cpus, patience=_PATIENCE)
+
+
+def _note_start(job: Job, stamps: dict[str, Any], progress: Progress) -> None:
+    """Tell that a run began, or began again, if it did since the last look."""
+    stamp = start_stamp(job)
+    if stamp not in (None, stamps[job.name]):
+        stamps[job.name] = stamp
+        if job.name in progress.running:
+            progress.restart(job, "its worker died")
+        else:
+            progress.begin(job)
 
 
 def _note_ending(ray: Any, reference: Any, job: Job, progress: Progress) -> None:
