@@ -69,8 +69,11 @@ def measure(spec):
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
         model = build(spec)
         model(torch.empty(SIZE))
-    parameters = sum(p.numel() for p in model.parameters())
-    row = {"parameters": parameters, "multiply-adds": counter.get_total_flops() // 2}
+    row = {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "spatial": sum(layer.weight.numel() for layer in xf.spatial_layers(model).values()),
+        "multiply-adds": counter.get_total_flops() // 2,
+    }
     for operation in OPERATIONS:
         done = subprocess.run(
             [sys.executable, __file__, "--here", operation, spec], check=True, capture_output=True
@@ -80,15 +83,17 @@ def measure(spec):
 
 
 def slopes(rows):
-    """Exponents of growth: of time with parameters and multiply-adds, of memory with parameters.
+    """Exponents of growth: of time with what an operation works on, of memory with parameters.
 
-    Of all networks of a family, and of its two largest, where what is constant counts least.
+    Fixing and explaining see spatial weights alone, the others every weight and multiply-add. Of
+    all networks of a family, and of its two largest, where what is constant counts least.
     """
     found = {}
     for family, part in rows.groupby("family", sort=False):
-        work = part["parameters"] + part["multiply-adds"]
         for operation in OPERATIONS:
-            exponents = []
+            exponents, work = [], part["parameters"] + part["multiply-adds"]
+            if operation in ("fix", "explain"):
+                work = part["spatial"]
             for unit, size in (("s", work), ("MB", part["parameters"])):
                 points = np.log([size, part[f"{operation} {unit}"]])
                 ends = points, points[:, -2:]
@@ -103,6 +108,7 @@ def slopes(rows):
 def as_text(rows):
     cells = {
         "params": [f"{value / 1e6:.0f} M" for value in rows["parameters"]],
+        "spatial": [f"{value / 1e6:.2f} M" for value in rows["spatial"]],
         "mult-adds": [f"{value / 1e9:.2f} G" for value in rows["multiply-adds"]],
     }
     for operation in OPERATIONS:
