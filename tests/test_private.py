@@ -39,6 +39,7 @@ SAVED = {  # by operation and name
     ("convolution", "stride"): (2, 2),
     ("convolution", "padding"): (1, 1),
     ("convolution", "dilation"): (1, 1),
+    ("convolution", "output_padding"): (0, 0),
     ("batch_norm", "input"): X,
     ("batch_norm", "weight"): V,
     ("batch_norm", "training"): True,
@@ -61,6 +62,7 @@ REPLACED = [
     ("silu", "self"),
 ]
 GONE = [
+    "is_functorch_wrapped_tensor",
     "_forward_hooks",
     "_version",
     *sorted({f"_saved_{name}" for _, name in SAVED}),
@@ -100,6 +102,13 @@ def test_pytorch_counts_changes_in_place():
     before = private.version(x)
     x.add_(1)
     assert private.version(x.detach()) == before + 1, "a tensor has no _version any more"
+
+
+def test_pytorch_tells_what_a_transform_computes_with():
+    seen = []
+    torch.func.vmap(lambda x: seen.append(private.in_transform(x)) or x)(torch.ones(2))
+    assert seen == [True]
+    assert not private.in_transform(torch.ones(2))
 
 
 def test_pytorch_has_tree_leaves(monkeypatch):
@@ -202,6 +211,11 @@ def test_the_weight_of_a_convolution_is_its_second_input():
     assert into[0].variable is X
     assert into[1].variable is W
     assert into[2] is None  # a bias that is not learned
+    with torch.autocast("cpu", torch.bfloat16):
+        bias = torch.ones(6, requires_grad=True)
+        cast = F.conv2d(X, W, bias).grad_fn.next_functions[2][0]
+    assert cast.name().startswith("ToCopy")
+    assert cast.next_functions[0][0].variable is bias
 
 
 @pytest.fixture(params=GONE)
@@ -248,7 +262,8 @@ def test_hooks_that_could_not_be_removed_are_not_added():
 @pytest.mark.usefixtures("gone")
 @pytest.mark.parametrize("gone", ["_raw_saved_*", "_saved_*"], indirect=True)
 def test_without_names_all_that_pytorch_keeps_is_counted():
-    model = nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU())
+    model = nn.Sequential(nn.Conv2d(1, 1, 3, bias=False), nn.ReLU())
     xf.fix_(model, "ghaar")
     make_frugal_(model)
-    assert kept_for_backward(model, torch.ones(1, 1, 10, 10)) == 4 * (10 * 10 + 8 * 8)
+    x = torch.ones(1, 1, 10, 10, requires_grad=True)
+    assert kept_for_backward(model, x) == 4 * (10 * 10 + 8 * 8)

@@ -92,6 +92,12 @@ def version(tensor: Tensor) -> int:
     return int(getattr(tensor, "_version", 0))
 
 
+def in_transform(tensor: Tensor) -> bool:
+    """Whether a transform of torch.func computes with a tensor, or that is not known."""
+    known = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
+    return known is None or bool(known(tensor))
+
+
 def flat_tensors(tree: Any) -> list[Tensor]:
     """The tensors in nested containers, in the order in which PyTorch's exporter has them."""
     try:

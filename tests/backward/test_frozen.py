@@ -62,10 +62,73 @@ def test_channels_last_and_autocast():
         assert results[1][1].is_contiguous(memory_format=torch.channels_last)
 
 
+def behind(layer):
+    """A layer behind another operation, and before one in place."""
+    return nn.Sequential(nn.Tanh(), layer, nn.CELU(inplace=True))
+
+
+@pytest.mark.parametrize(("make", "shape"), KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_bias_learns_without_the_gradient_of_the_weight(make, shape, dtype):
+    """Its gradient is a sum: by itself as near to float64 as the one that comes with a weight's."""
+    ordinary, lean = (behind(layer) for layer in both(make))
+    x = torch.randn(shape)
+    results = (passes(each.to(dtype), x.to(dtype)) for each in (ordinary, lean))
+    (y, of_x, *of_bias), (out, *ours) = results
+    assert torch.equal(y, out)
+    assert torch.equal(of_x, ours[0])
+    *_, right = passes(copy.deepcopy(ordinary).double(), x.to(dtype).double())
+    for theirs, mine in zip(of_bias, ours[1:], strict=True):
+        assert mine.dtype == dtype
+        assert (mine - right).norm() <= 1.1 * (theirs - right).norm() + 1e-6 * right.norm()
+
+
+def test_a_bias_learns_in_every_way():
+    _, lean = both(lambda: nn.Conv2d(2, 3, 3).double())
+    x = torch.randn(1, 2, 5, 5).double().requires_grad_()
+    assert behind(lean)(x).grad_fn.next_functions[0][0].name().startswith("_DoneConvolution")
+    assert torch.autograd.gradcheck(nn.Sequential(nn.Tanh(), lean), (x,))
+    assert torch.autograd.gradgradcheck(nn.Sequential(nn.Tanh(), lean, nn.Tanh()), (x,))
+    lean(x.detach()).sum().backward()  # the first layer of a network
+    torch.testing.assert_close(lean.bias.grad, torch.full((3,), 9.0).double())
+    changed = lean(x.tanh())
+    with torch.no_grad():
+        lean.weight.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        changed.sum().backward()
+
+
+def test_a_bias_learns_under_autocast_checkpoints_and_transforms():
+    ordinary, lean = (behind(layer) for layer in both(lambda: nn.Conv2d(16, 16, 3, padding=1)))
+    x = torch.randn(2, 16, 12, 12)
+    close = {"rtol": 0.02, "atol": 0.02}
+    for one, other in zip(
+        *(passes(each, x, dtype=torch.bfloat16) for each in (ordinary, lean)), strict=True
+    ):
+        assert one.dtype == other.dtype
+        torch.testing.assert_close(one, other, **close)
+    ordinary.zero_grad()
+    lean.zero_grad()
+
+    def checkpointed(x):
+        return torch.utils.checkpoint.checkpoint(lean, x, use_reentrant=False)
+
+    checkpointed.parameters = lean.parameters
+    torch.testing.assert_close(passes(checkpointed, x), passes(ordinary, x))
+
+    def of_each(network):
+        of = torch.func.grad(
+            lambda bias, image: torch.func.functional_call(network, {"1.bias": bias}, image).sum()
+        )
+        return torch.func.vmap(of, (None, 0))(network[1].bias.detach(), x[:, None])
+
+    torch.testing.assert_close(of_each(lean), of_each(ordinary))
+
+
 def strided(kind=nn.Conv2d, **options):
     """A depthwise layer with strides, ordinary and lean, behind another operation."""
     options = {"stride": 2, "padding": 2, "groups": 16, "bias": False} | options
-    return (nn.Sequential(nn.Tanh(), layer) for layer in both(lambda: kind(16, 16, 5, **options)))
+    return (behind(layer) for layer in both(lambda: kind(16, 16, 5, **options)))
 
 
 @pytest.mark.parametrize("stride", [2, 3, (1, 2)])
@@ -81,9 +144,9 @@ def test_strided_depthwise_in_low_precision(stride, layout):
     assert ours.is_contiguous(memory_format=layout)
     assert (ours - right).norm() <= 1.01 * (theirs - right).norm() < 0.01 * right.norm()
     with torch.autocast("cpu", torch.bfloat16):
-        made = lean(x.requires_grad_()).grad_fn
-        assert made.name().startswith("_WideConvolution")  # or nothing was tested
-        assert kept_for_backward(lean, x) == x.numel() * 2  # of Tanh
+        made = lean[:2](x.requires_grad_()).grad_fn
+        assert made.name().startswith("_DoneConvolution")  # or nothing was tested
+        assert kept_for_backward(lean[:2], x) == x.numel() * 2  # of Tanh
 
 
 def test_what_a_strided_layer_read_must_be_its_input():
@@ -96,7 +159,7 @@ def test_what_a_strided_layer_read_must_be_its_input():
         results = (passes(each, x, dtype=torch.bfloat16) for each in strided(kind, **options))
         for one, other in zip(*results, strict=True):
             assert torch.equal(one, other)
-    _, (_, lean) = strided()
+    _, (_, lean, _) = strided()
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(lean(input=x.requires_grad_().tanh()), lean(x.tanh()))
 

@@ -204,13 +204,14 @@ def test_a_frugal_network_is_twice_differentiable():
 @pytest.mark.zoo
 @pytest.mark.parametrize("spec", SPECS)
 def test_gradients_are_those_of_the_ordinary_frozen_network(spec):
-    model = without_chance(xf.create_model(spec))
+    """In float64: before a BatchNorm the gradient of a bias is 0, but for rounding."""
+    model = without_chance(xf.create_model(spec)).double()
     xf.fix_(model, "unchanged")
     ordinary = copy.deepcopy(model)
     for layer in xf.spatial_layers(ordinary).values():
         make_ordinary(layer)
     make_frugal_(model)
-    x = torch.randn(2, *image_shape(spec, 64))
+    x = torch.randn(2, *image_shape(spec, 64)).double()
     gradients = []
     for network in (ordinary, model):
         output = first(network(x))
@@ -218,4 +219,4 @@ def test_gradients_are_those_of_the_ordinary_frozen_network(spec):
         gradients.append({n: p.grad for n, p in network.named_parameters() if p.grad is not None})
     assert gradients[0].keys() == gradients[1].keys()
     for name, gradient in gradients[0].items():
-        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-9, atol=1e-9)

@@ -2,7 +2,7 @@
 
 PyTorch's convolution keeps its input for that gradient, even if nobody wants it. A lean one keeps
 the shape alone; the gradient of the input asks for no more. Outputs and gradients are the same.
-One that is depthwise with strides computes that gradient in float32 where it would crawl otherwise.
+Where a CPU would do more than is asked for, or crawl, the backward pass is another (`_Backward`).
 """
 
 from __future__ import annotations
@@ -68,74 +68,104 @@ def _forget_input(self: nn.Module, args: tuple[Tensor], output: Tensor) -> Tenso
     forward, and nothing to do there.
     """
     if not torch.jit.is_scripting():  # type: ignore[attr-defined]
-        output = _forget(args, output)
+        output = _forget(self, args, output)
     return output
 
 
-def _forget(args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+def _forget(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
     node = frozen_convolution(output)
     if node is None:
         return output
-    if args and (how := _Crawling.of(node, args[0], output)) is not None:
-        return _WideConvolution.apply(args[0], output.detach(), how)  # type: ignore[no-any-return]
+    if args and (how := _Backward.of(node, layer, args[0], output)) is not None:
+        done = [output.detach()]
+        return _DoneConvolution.apply(args[0], layer.weight, layer.bias, done, how)  # type: ignore[no-any-return]
     keep_instead(node, "input", _Shape.of)
     return output
 
 
 @dataclass(frozen=True)
-class _Crawling:
-    """A depthwise convolution with strides, in low precision, on a CPU.
+class _Backward:
+    """The backward pass of a convolution, where on a CPU oneDNN would do it badly.
 
-    For its backward pass oneDNN has no kernel but a plain loop: 53 ms where float32 takes 0.4, for
-    5x5 kernels on 672 channels of 14 x 14, four images.
+    With the gradient of a bias it computes that of the weight, which nobody wants: the sum of a few
+    numbers at the price of a convolution. For a depthwise convolution with strides in low precision
+    (`wide`) it has nothing but a plain loop: 53 ms where float32 takes 0.4, for 5x5 kernels on 672
+    channels of 14 x 14, four images.
     """
 
-    weight: Tensor
+    wide: bool
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
+    transposed: bool
+    output_padding: tuple[int, ...]
     groups: int
 
     @classmethod
-    def of(cls, node: Any, x: Tensor, output: Tensor) -> _Crawling | None:
-        """The convolution of a node, if it is one and read `x`, computed by another, as it is."""
-        if x.device.type != "cpu" or output.dtype not in (torch.bfloat16, torch.float16):
+    def of(cls, node: Any, layer: nn.Module, x: Tensor, output: Tensor) -> _Backward | None:
+        """That of a node, if it convolved `x`, computed by another, with a layer's parameters."""
+        own = dict(layer.named_parameters(recurse=False))
+        made, _, bias = node.next_functions
+        if x.device.type != "cpu" or private.in_transform(x):
             return None
-        made, _, (bias, _) = node.next_functions
+        if "weight" not in own or made != (x.grad_fn, x.output_nr):
+            return None
+        learned_bias = bias[0] is not None
+        if learned_bias and _leaf(bias[0]) is not own.get("bias"):
+            return None
         known = private.saved_values(
-            node, "transposed", "weight", "stride", "padding", "dilation", "groups"
+            node, "stride", "padding", "dilation", "transposed", "output_padding", "groups"
         )
-        if known is None or known[0] or made != (x.grad_fn, x.output_nr) or bias is not None:
+        if known is None:
             return None
-        found = cls(*known[1:])
-        depthwise = found.weight.shape[1] == 1 < found.groups
-        return found if depthwise and max(found.stride) > 1 else None
+        low = output.dtype in (torch.bfloat16, torch.float16)
+        depthwise = own["weight"].shape[1] == 1 < known[-1] and not known[3]
+        wide = low and depthwise and max(known[0]) > 1
+        return cls(wide, *known) if learned_bias or wide else None
+
+    def of_input(self, gradient: Tensor, weight: Tensor, x: _Shape) -> Tensor:
+        dtype = torch.float32 if self.wide else gradient.dtype
+        weight = weight.to(gradient.dtype).to(dtype)  # as the forward pass had it
+        found = torch.ops.aten.convolution_backward(
+            gradient.to(dtype), replace(x, dtype=dtype).restore(), weight, None,
+            self.stride, self.padding, self.dilation, self.transposed, self.output_padding,
+            self.groups, (True, False, False),
+        )  # fmt: skip
+        return found[0].to(x.dtype)  # type: ignore[no-any-return]
 
 
-class _WideConvolution(torch.autograd.Function):
-    """A convolution that is done already, with its backward pass in float32.
+def _leaf(node: Any) -> Tensor | None:
+    """The parameter that a gradient goes to from a node, straight or through a cast."""
+    if node.name().startswith("ToCopy"):
+        node = node.next_functions[0][0]
+    return getattr(node, "variable", None)
 
-    Its name says what it is to those who look at the graph (`node_of`).
+
+class _DoneConvolution(torch.autograd.Function):
+    """A convolution that is done already, with a backward pass of its own.
+
+    Its name, and the weight's place, say what it is to those who look at the graph (`node_of`).
+    The output is handed over in a list: as an input it would be known as a view, and an activation
+    in place must not write to a view.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(x: Tensor, output: Tensor, how: _Crawling) -> Tensor:
-        return output.view_as(output)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.x, ctx.how = _Shape.of(inputs[0]), inputs[2]
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, done: list[Tensor], how: _Backward
+    ) -> Tensor:
+        ctx.save_for_backward(weight)
+        ctx.x, ctx.how, ctx.bias_dtype = _Shape.of(x), how, None if bias is None else bias.dtype
+        return done.pop()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        how, x = ctx.how, replace(ctx.x, dtype=torch.float32).restore()
-        found = torch.ops.aten.convolution_backward(
-            gradients[0].float(), x, how.weight.float(), None, how.stride, how.padding,
-            how.dilation, False, (0,) * len(how.stride), how.groups, (True, False, False),
-        )  # fmt: skip
-        return found[0].to(ctx.x.dtype), None, None
+        of_x = of_bias = None
+        (gradient,), (weight,) = gradients, ctx.saved_tensors
+        if ctx.needs_input_grad[0]:
+            of_x = ctx.how.of_input(gradient, weight, ctx.x)
+        if ctx.needs_input_grad[2]:
+            of_bias = gradient.sum((0, *range(2, gradient.dim())), dtype=ctx.bias_dtype)
+        return of_x, None, of_bias, None, None
 
 
 @dataclass(frozen=True)
