@@ -269,10 +269,13 @@ def machine() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", metavar="NETWORK", choices=[*NETWORKS, "families"])
+    parser.add_argument("networks", nargs="*", metavar="NETWORK")
     parser.add_argument("--write", type=Path, metavar="FOLDER")
     given = parser.parse_args()
-    asked = given.networks or [*NETWORKS, "families"]
+    everything = [*NETWORKS, "families"]
+    asked = given.networks or everything
+    if others := set(asked) - set(everything):
+        parser.error(f"no {', '.join(others)}: choose from {', '.join(everything)}")
     prepare_process()
     keep_kernels(50_000)
     tables = []
