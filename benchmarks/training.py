@@ -243,9 +243,13 @@ def draw(every: pd.DataFrame, file: Path) -> None:
 
 
 def show(table: pd.DataFrame) -> None:
-    shown = Table(str(table.index.name), box=None, pad_edge=False, header_style="bold")
+    """In 80 columns: what a form has in parameters and operations is for the page alone."""
+    table = table.drop(columns=["params", "mult-adds"], errors="ignore")
+    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    shown.add_column(str(table.index.name), no_wrap=True)
     for heading in table.columns:
-        shown.add_column(heading, justify="right", no_wrap=True)
+        ratio = heading.startswith(("step", "to "))
+        shown.add_column(heading, justify="right", min_width=16 if ratio else None)
     for name, *cells in table.itertuples():
         shown.add_row(str(name), *map(str, cells))
     OUT.print(shown)
@@ -296,7 +300,7 @@ def main() -> None:
     if tables:
         every = pd.concat(tables, ignore_index=True)
         leading = lead(every)
-        show(leading)
+        show(leading.drop(columns="kept"))
         if given.write is not None:
             draw(every, given.write / "benchmarks" / "steps.png")
             page = given.write / "benchmarks.md"
