@@ -5,8 +5,8 @@
 The networks of training.py, learned, fixed and frugal, channels last, in float32 and bf16. `kept`
 counts the bytes of the tensors that autograd keeps; `held` is by how much a process grows in a
 forward pass, when gradients and the state of the optimizer are there already and memory that is
-freed goes back at once, each in a process of its own. Both as shares of the learned network's in
-float32. Needs Linux with glibc.
+freed goes back at once, each in a process of its own. Both as shares of PyTorch as it comes:
+learned, in float32, with nothing done by explainfix. Needs Linux with glibc.
 """
 
 import ctypes
@@ -18,10 +18,12 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from explainfix.backward.recompute import undo_frugal_
 from explainfix.lab.measure.ways import Way
-from training import FRUGAL, NETWORKS, as_settings, make, markdown
+from training import BASELINE, FRUGAL, NETWORKS, as_settings, make, markdown
 
-KEYS = tuple(product(("float32, last", "bf16, last"), ("learned", "fixed", FRUGAL)))
+FORMS = tuple(product(("float32, last", "bf16, last"), ("learned", "fixed", FRUGAL)))
+KEYS = (("float32", BASELINE), *FORMS)
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # of malloc.h
 
 
@@ -30,7 +32,10 @@ def bytes_of(name: str, setting: str, form: str) -> tuple[int, int]:
     mallopt = ctypes.CDLL("libc.so.6").mallopt
     mallopt(MMAP_THRESHOLD, 65536)
     mallopt(TRIM_THRESHOLD, 0)
-    way = Way(make(name, form), torch.randn(NETWORKS[name].shape), as_settings(form, setting))
+    model = make(name, "learned" if form == BASELINE else form)
+    way = Way(model, torch.randn(NETWORKS[name].shape), as_settings(form, setting))
+    if form == BASELINE:
+        undo_frugal_(way.network)
     way.step()
     kept, before = way.kept_bytes(), resident_bytes()
     with torch.autocast("cpu", torch.bfloat16, enabled=way.autocast is not None):

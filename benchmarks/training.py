@@ -8,7 +8,7 @@ at 224 px (the plain U-Net: 10 at 128). For each setting the forms of a network 
 process, with PyTorch as it comes among them (learned, float32, usual layout, its own loop of Adam),
 in a new order every round, until the ratios' 95% intervals are narrow or time is up. Two ratios are
 given: to PyTorch as it comes, and to the learned network in the same setting. `kept` counts the
-tensors kept for the backward pass, as a share of the learned network's in float32. Without NETWORK
+tensors kept for the backward pass, as a share of those of PyTorch as it comes. Without NETWORK
 also `families`: one network of every family of torchvision, fixed against learned. --write puts
 the tables between the marks of FOLDER/benchmarks.md, and a plot beside it.
 """
@@ -30,6 +30,7 @@ from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
 import explainfix as xf
+from explainfix.backward.saved import kept_for_backward
 from explainfix.lab.measure.timing import take_turns, time_training, training_step
 from explainfix.lab.measure.ways import Settings, Way
 from explainfix.lab.run.process import keep_kernels, prepare_process
@@ -116,7 +117,7 @@ def measure(name: str) -> pd.DataFrame:
     x = torch.randn(network.shape)
     plain = copy.deepcopy(make(name, "learned"))
     baseline = training_step(plain, x, optimizer=torch.optim.Adam(plain.parameters(), 1e-4))
-    first = Way(plain, x, SETTINGS["float32"]).kept_bytes()
+    first = kept_for_backward(plain, x)
     rows = []
     for setting in SETTINGS:
         ways = {

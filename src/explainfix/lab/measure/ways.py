@@ -9,10 +9,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ...backward.recompute import make_frugal_
 from ...backward.saved import kept_for_backward
 from ..run.config import Precision
-from ..run.devices import CHANNELS_LAST, to_channels_last_
+from ..run.devices import CHANNELS_LAST, make_ready_
 from .timing import training_step
 
 _AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
@@ -54,11 +53,10 @@ class Way:
 
     def __init__(self, model: nn.Module, x: Tensor, settings: Settings, *, compiled: bool = False):
         network = copy.deepcopy(model).to(x.device).train()
-        make_frugal_(network, free=not settings.frugal)
+        make_ready_(network, channels_last=settings.channels_last, frugal=settings.frugal)
         if settings.precision == "64-true":
             network, x = network.double(), x.double()
         if settings.channels_last:
-            to_channels_last_(network)
             x = x.contiguous(memory_format=CHANNELS_LAST[x.dim()])
         self.settings, self.x, self.network = settings, x, network
         self.autocast = _AUTOCAST.get(settings.precision)

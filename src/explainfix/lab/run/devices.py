@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from ...backward.recompute import make_frugal_
 from ...extras import needed_for
 from .config import RunConfig
+from .rows import normalise_in_rows_
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -21,11 +23,19 @@ def started_by_torchrun() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def to_channels_last_(model: nn.Module) -> None:
-    """Keep the channels of a pixel, or voxel, side by side in memory."""
+def make_ready_(model: nn.Module, *, channels_last: bool, frugal: bool) -> None:
+    """Let a network train as these options say.
+
+    In channels last the channels of a pixel, or voxel, are side by side in memory.
+    """
+    make_frugal_(model, free=not frugal)
+    if not channels_last:
+        return
     for parameter in model.parameters():
         if (layout := CHANNELS_LAST.get(parameter.dim())) is not None:
             parameter.data = parameter.data.contiguous(memory_format=layout)
+    if not frugal:  # which wants to do without what is kept for PyTorch's own BatchNorm
+        normalise_in_rows_(model)
 
 
 def find_device(accelerator: str, count: int = 1) -> str:

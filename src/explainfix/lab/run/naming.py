@@ -15,9 +15,9 @@ from ...zoo.opening import files_of, split_run, split_weights
 from ...zoo.own import split_factory
 from .config import RunConfig, make_config, read_config
 
-FORMAT = 3  # what the options of a run mean: to be raised if the same options give another run
+FORMAT = 4  # what the options of a run mean: to be raised if the same options give another run
 LATER = ("teacher", "distil")  # came when runs had names: without a value they are not in them
-HARMLESS = ("workers", "checkpoint_seconds", "tensorboard", "frugal")  # no result depends on these
+HARMLESS = ("workers", "checkpoint_seconds", "tensorboard")  # no result depends on these
 
 
 def run_name(config: RunConfig) -> str:

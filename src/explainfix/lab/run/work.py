@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from ...backward.recompute import make_frugal_
 from ...layers import spatial_layers
 from ...store import save
 from ...watch import Timeline, Watch
@@ -17,7 +16,7 @@ from ..data.dataset import Dataset
 from ..data.loader import Batch, Share, count_steps, step_seed, training_steps
 from .checkpoint import Checkpoint, failures_named, read_checkpoint, write_checkpoint
 from .config import RunConfig
-from .devices import CHANNELS_LAST, learning_rate, make_optimizer, to_channels_last_
+from .devices import CHANNELS_LAST, learning_rate, make_optimizer, make_ready_
 from .evaluation import (
     average_statistics_,
     check_shapes,
@@ -40,9 +39,7 @@ class Work:
     def __init__(self, fabric: "Fabric", config: RunConfig, folder: Path, dataset: Dataset) -> None:
         self.fabric, self.config, self.folder, self.dataset = fabric, config, folder, dataset
         self.network = build_model(config, dataset)
-        if config.channels_last:
-            to_channels_last_(self.network)
-        make_frugal_(self.network, free=not config.frugal)
+        make_ready_(self.network, channels_last=config.channels_last, frugal=config.frugal)
         self.spectra: Timeline | None = None  # from the start on, so before a checkpoint is read
         if fabric.is_global_zero and spatial_layers(self.network):
             self.spectra = (
