@@ -104,24 +104,23 @@ class _Backward:
     @classmethod
     def of(cls, node: Any, layer: nn.Module, x: Tensor, output: Tensor) -> _Backward | None:
         """That of a node, if it convolved `x`, computed by another, with a layer's parameters."""
+        made, _, (bias, _) = node.next_functions
+        low = output.dtype in (torch.bfloat16, torch.float16)
+        if x.device.type != "cpu" or not (low or bias is not None):
+            return None
         own = dict(layer.named_parameters(recurse=False))
-        made, _, bias = node.next_functions
-        if x.device.type != "cpu" or private.in_transform(x):
+        if "weight" not in own or (bias is not None and _leaf(bias) is not own.get("bias")):
             return None
-        if "weight" not in own or made != (x.grad_fn, x.output_nr):
-            return None
-        learned_bias = bias[0] is not None
-        if learned_bias and _leaf(bias[0]) is not own.get("bias"):
+        if made != (x.grad_fn, x.output_nr) or private.in_transform(x):
             return None
         known = private.saved_values(
             node, "stride", "padding", "dilation", "transposed", "output_padding", "groups"
         )
         if known is None:
             return None
-        low = output.dtype in (torch.bfloat16, torch.float16)
         depthwise = own["weight"].shape[1] == 1 < known[-1] and not known[3]
         wide = low and depthwise and max(known[0]) > 1
-        return cls(wide, *known) if learned_bias or wide else None
+        return cls(wide, *known) if wide or bias is not None else None
 
     def of_input(self, gradient: Tensor, weight: Tensor, x: _Shape) -> Tensor:
         dtype = torch.float32 if self.wide else gradient.dtype
