@@ -62,6 +62,21 @@ def test_as_near_to_the_formula_as_pytorch(shape, dtype):
     assert ours.num_batches_tracked == 1
 
 
+def test_an_activation_in_place():
+    norm, ours = both((2, 18, 8, 8))
+    x = images((2, 18, 8, 8))
+    theirs, mine = (passes_through(each, x) for each in (norm, ours))
+    torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def passes_through(norm, x):
+    """The output and the gradient of the input, with an activation in place behind it."""
+    x = x.clone().requires_grad_()
+    y = nn.CELU(inplace=True)(norm(x.tanh()))
+    y.square().mean().backward()
+    return y.detach(), x.grad
+
+
 def test_a_gradient_in_another_layout():
     norm, ours = both((2, 18, 8, 8))
     x = images((2, 18, 8, 8))

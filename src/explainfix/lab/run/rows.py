@@ -93,7 +93,7 @@ class _Normalise(torch.autograd.Function):
         ctx.save_for_backward(x, weight, mean, variance)
         ctx.eps, ctx.pixels = eps, pixels
         ctx.mark_non_differentiable(mean, variance)
-        return _as(y, x), mean, variance
+        return _as(y, x).detach(), mean, variance  # to a view nothing could write in place
 
     @staticmethod
     @once_differentiable
