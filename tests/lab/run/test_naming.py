@@ -24,13 +24,6 @@ def test_the_name_changes_with_what_changes_the_result_only(tmp_path):
     assert run_name(own) != first  # the file is another one now
 
 
-def test_names_stay_when_options_are_added():
-    """Runs that were done before there was a teacher are found; these are their names."""
-    assert run_name(RunConfig()) == "unetd-nuclei-learned-0389d9a9"
-    zeroed = RunConfig(fix="ghaar", zero=0.5, lr=0.1).resolved("segmentation")
-    assert run_name(zeroed) == "unetd-nuclei-ghaar-6c8a6610"
-
-
 def test_a_teacher_makes_another_run(tmp_path):
     file = tmp_path / "teacher.safetensors"
     xf.save(xf.create_model("unetd"), file)

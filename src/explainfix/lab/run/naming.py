@@ -16,7 +16,6 @@ from ...zoo.own import split_factory
 from .config import RunConfig, make_config, read_config
 
 FORMAT = 4  # what the options of a run mean: to be raised if the same options give another run
-LATER = ("teacher", "distil")  # came when runs had names: without a value they are not in them
 HARMLESS = ("workers", "checkpoint_seconds", "tensorboard")  # no result depends on these
 
 
@@ -60,8 +59,7 @@ def differences(path: Path, config: RunConfig) -> dict[str, tuple[Any, Any]]:
 def _digest(config: RunConfig) -> str:
     given = (config.model, config.weights, config.fix_guide, config.zero_from, config.teacher)
     files = [_fingerprint(text) for text in given if text]
-    options = {k: v for k, v in decisive(config).items() if k not in LATER or v is not None}
-    text = json.dumps([FORMAT, options, files], sort_keys=True)
+    text = json.dumps([FORMAT, decisive(config), files], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 

@@ -25,7 +25,6 @@ from ..sweep.sweep import Workers, sweep
 from .goal import Asked
 from .progress import ShrinkMoment, ShrinkReport
 
-_LATER = ("distil",)  # options that came when searches had names: without a value not in them
 _UNDECIDED = ("rounds", "despite_noise")  # options that say when to stop, not what to do
 
 
@@ -62,11 +61,7 @@ class Original:
 
     def folder(self, runs: Path, asked: Asked) -> Path:
         """Where its search is: another folder for everything that may change the outcome."""
-        decisive = {
-            k: v
-            for k, v in dataclasses.asdict(asked).items()
-            if k not in _UNDECIDED and (k not in _LATER or v is not None)
-        }
+        decisive = {k: v for k, v in dataclasses.asdict(asked).items() if k not in _UNDECIDED}
         text = json.dumps([run_name(self.config), decisive], sort_keys=True)
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
         return runs / f"{self.title}-shrunk-{digest}"
