@@ -9,14 +9,16 @@ process, with PyTorch as it comes among them (learned, float32, usual layout, it
 in a new order every round, until the ratios' 95% intervals are narrow or time is up. Two ratios are
 given: to PyTorch as it comes, and to the learned network in the same setting. `kept` counts the
 tensors kept for the backward pass, as a share of those of PyTorch as it comes. Without NETWORK
-also `families`: one network of every family of torchvision, fixed against learned. --write puts
-the tables between the marks of FOLDER/benchmarks.md, and a plot beside it.
+also `families`: one network of every family of torchvision, fixed against learned. --write keeps
+the numbers in training.json beside this file, and puts tables of all that is there between the
+marks of FOLDER/benchmarks.md, and a plot beside it.
 """
 
 import argparse
 import copy
+import json
 import platform
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cache
 from itertools import product
@@ -31,7 +33,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import explainfix as xf
 from explainfix.backward.saved import kept_for_backward
-from explainfix.lab.measure.timing import take_turns, time_training, training_step
+from explainfix.lab.measure.timing import Ratio, take_turns, time_training, training_step
 from explainfix.lab.measure.ways import Settings, Way
 from explainfix.lab.run.process import keep_kernels, prepare_process
 
@@ -82,6 +84,8 @@ SETTINGS = {
     for (name, precision), last in product(PRECISIONS.items(), (False, True))
 }
 BASELINE = "PyTorch as it comes"
+FAMILY = "families"
+RECORD = Path(__file__).with_name("training.json")
 PATIENCE = {"rounds": 25, "narrow": 0.03, "seconds": 40.0, "least": 6}
 LEAD, LEAD_ENDS, MARK = "<!-- all at their fastest -->", "<!-- so far -->", "<!-- the last run -->"
 OUT = Console(highlight=False)
@@ -216,8 +220,7 @@ def race_families() -> pd.DataFrame:
         ).ratio("fixed")
         rows.append((name, str(ratio), "no" if ratio.low <= 1 else "YES"))
         OUT.print(*rows[-1])
-    columns = ["family's network", "step, fixed to learned", "slower?"]
-    return pd.DataFrame(rows, columns=columns).set_index(columns[0])
+    return pd.DataFrame(rows, columns=["family's network", "step, fixed to learned", "slower?"])
 
 
 def draw(every: pd.DataFrame, file: Path) -> None:
@@ -241,6 +244,33 @@ def draw(every: pd.DataFrame, file: Path) -> None:
     axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110)
+
+
+def write(record: dict[str, dict], folder: Path) -> None:
+    """Put what is known of all networks into the page, and a plot beside it."""
+    tables, text = [], []
+    for name, found in ((name, record[name]) for name in (*NETWORKS, FAMILY) if name in record):
+        rows = pd.DataFrame(found["rows"])
+        said = f"Measured on {found['measured']}"
+        if name == FAMILY:
+            text += [
+                "## Every family\n",
+                f"{said}.\n",
+                markdown(rows.set_index(rows.columns[0])),
+                "",
+            ]
+            continue
+        for column in ("step", "to learned"):
+            rows[column] = [Ratio(**ratio) for ratio in rows[column]]
+        tables.append(rows)
+        seconds = f"{rows['seconds'].median():.2f} s a step of PyTorch as it comes"
+        text += [f"## {name}\n", f"{said}; {seconds}.\n", markdown(as_text(rows)), ""]
+    every = pd.concat(tables, ignore_index=True)
+    draw(every, folder / "benchmarks" / "steps.png")
+    page = folder / "benchmarks.md"
+    before, _, rest = page.read_text().partition(MARK)[0].partition(LEAD)
+    top = "\n\n".join([LEAD, markdown(lead(every)), LEAD_ENDS])
+    page.write_text(before + top + rest.partition(LEAD_ENDS)[2] + "\n".join([MARK, "", *text]))
 
 
 def show(table: pd.DataFrame) -> None:
@@ -277,38 +307,23 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", metavar="NETWORK")
     parser.add_argument("--write", type=Path, metavar="FOLDER")
     given = parser.parse_args()
-    everything = [*NETWORKS, "families"]
+    everything = [*NETWORKS, FAMILY]
     asked = given.networks or everything
     if others := set(asked) - set(everything):
         parser.error(f"no {', '.join(others)}: choose from {', '.join(everything)}")
     prepare_process()
     keep_kernels(50_000)
-    tables = []
+    record = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
     for name in asked:
-        if name != "families":
-            tables.append(measure(name))
-            show(as_text(tables[-1]))
-            make.cache_clear()
-    measured = f"Measured on {date.today():%-d %B %Y}, {machine()}."
-    text = [f"{measured}\n"]
-    for table in tables:
-        seconds = f"{table['seconds'].median():.2f} s a step of PyTorch as it comes.\n"
-        text += [f"## {table['network'].iloc[0]}\n", seconds, markdown(as_text(table)), ""]
-    if "families" in asked:
-        families = race_families()
-        show(families)
-        text += ["## Every family\n", markdown(families), ""]
-    if tables:
-        every = pd.concat(tables, ignore_index=True)
-        leading = lead(every)
-        show(leading.drop(columns="kept"))
+        table = race_families() if name == FAMILY else measure(name)
+        show(table.set_index(table.columns[0]) if name == FAMILY else as_text(table))
+        rows = json.loads(json.dumps(table.to_dict("records"), default=asdict))
+        record[name] = {"measured": f"{date.today():%-d %B %Y}, {machine()}", "rows": rows}
+        make.cache_clear()
         if given.write is not None:
-            draw(every, given.write / "benchmarks" / "steps.png")
-            page = given.write / "benchmarks.md"
-            before, _, rest = page.read_text().partition(MARK)[0].partition(LEAD)
-            top = "\n\n".join([LEAD, measured, markdown(leading), LEAD_ENDS])
-            after = rest.partition(LEAD_ENDS)[2]
-            page.write_text(before + top + after + "\n".join([MARK, "", *text]))
+            RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    if given.write is not None:
+        write(record, given.write)
 
 
 if __name__ == "__main__":
