@@ -104,6 +104,16 @@ def test_pytorch_counts_changes_in_place():
     assert private.version(x.detach()) == before + 1, "a tensor has no _version any more"
 
 
+def test_pytorch_convolves_in_conv_forward():
+    class Own(nn.Conv2d):
+        def _conv_forward(self, x, weight, bias):
+            return x
+
+    assert torch.equal(Own(3, 3, 1)(X), X), "nn.Conv2d does not call _conv_forward any more"
+    assert not private.computes_as(Own(3, 3, 1), nn.Conv2d)
+    assert private.computes_as(nn.ConvTranspose2d(3, 3, 1), nn.Conv2d, nn.ConvTranspose2d)
+
+
 def test_pytorch_tells_what_a_transform_computes_with():
     seen = []
     torch.func.vmap(lambda x: seen.append(private.in_transform(x)) or x)(torch.ones(2))

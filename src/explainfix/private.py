@@ -92,6 +92,14 @@ def version(tensor: Tensor) -> int:
     return int(getattr(tensor, "_version", 0))
 
 
+def computes_as(module: nn.Module, *kinds: type[nn.Module]) -> bool:
+    """Whether a module computes its output as the first of these kinds that it is does."""
+    kind = next((kind for kind in kinds if isinstance(module, kind)), nn.Module)
+    names = ("forward", "_conv_forward")
+    same = all(getattr(type(module), name, None) is getattr(kind, name, None) for name in names)
+    return same and "forward" not in vars(module)
+
+
 def in_transform(tensor: Tensor) -> bool:
     """Whether a transform of torch.func computes with a tensor, or that is not known."""
     known = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)

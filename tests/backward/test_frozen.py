@@ -277,6 +277,28 @@ def test_a_class_with_its_own_forward_is_lean_if_a_convolution_ends_it():
         assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
+def test_a_class_that_convolves_with_another_weight_than_its_own():
+    class Standardised(nn.Conv2d):
+        def forward(self, x):
+            weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+            return nn.functional.conv2d(x, weight, self.bias)
+
+    class Doubled(nn.Conv2d):
+        def _conv_forward(self, x, weight, bias):
+            return super()._conv_forward(x, 2 * weight, bias)
+
+    x = torch.randn(2, 4, 8, 8)
+    for kind in (Standardised, Doubled):
+        ordinary, lean = (behind(layer) for layer in both(lambda kind=kind: kind(4, 4, 3)))
+        results = passes(ordinary, x), passes(lean, x)
+        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    ordinary, lean = (behind(layer) for layer in both(lambda: nn.Conv2d(4, 4, 3)))
+    lean[1].forward = lambda x: nn.functional.conv2d(x, 2 * lean[1].weight, lean[1].bias)
+    ordinary[1].weight.data *= 2
+    results = passes(ordinary, x), passes(lean, x)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
 def test_works_beside_checkpoints_and_hooks_of_others():
     ordinary, lean = both(lambda: nn.Conv2d(4, 4, 3))
     x = torch.randn(2, 4, 9, 9)

@@ -109,7 +109,9 @@ class _Backward:
         if x.device.type != "cpu" or not (low or bias is not None):
             return None
         own = dict(layer.named_parameters(recurse=False))
-        if "weight" not in own or (bias is not None and _leaf(bias) is not own.get("bias")):
+        if "weight" not in own or not private.computes_as(layer, *PLAIN_CONVOLUTIONS):
+            return None  # some standardise or scale their weight first
+        if bias is not None and _leaf(bias) is not own.get("bias"):
             return None
         if made != (x.grad_fn, x.output_nr) or private.in_transform(x):
             return None
