@@ -11,6 +11,7 @@ from rich.table import Table
 
 from ..lab.run.process import prepare_process
 from ..lab.sweep.workers import Workers
+from ..paper.ledger import read_ledger
 from ..paper.setting import SCALES, Scale, Setting, sort_data
 from .app import Json, app
 from .printing import new_table, print_json, track_progress
@@ -38,6 +39,7 @@ def reproduce_(
     workers: Annotated[
         Workers | None, Parameter(name="*", name_transform=workers_flag, negative="")
     ] = None,
+    known: Path | None = None,
     force: Annotated[bool, Parameter(negative="")] = False,
     list_: Annotated[bool, Parameter(name="--list", negative="")] = False,
     check: Annotated[bool, Parameter(negative="")] = False,
@@ -57,6 +59,9 @@ def reproduce_(
         A dataset, NAME or NAME:PATH; may be repeated, once for microscopy and once for x-rays.
     folder
         Where runs and outcomes are.
+    known
+        The scores of runs that were done elsewhere (docs/results/runs.jsonl): those are not done
+        again, unless their weights are needed.
     force
         Write over an outcome of another version.
     list_
@@ -76,7 +81,8 @@ def reproduce_(
         raise ValueError("which experiment? explainfix reproduce --list shows all")
     prepare_process()
     display = Display()
-    setting = Setting(scale, given, folder, workers, display, track_progress)
+    runs = read_ledger(known) if known else {}
+    setting = Setting(scale, given, folder, workers, display, track_progress, runs)
     try:
         record = reproduce(name, setting, force=force)
     except KeyboardInterrupt:

@@ -19,13 +19,15 @@ from statistics import median
 from typing import Any
 
 from ..lab.run.checkpoint import writing
+from ..lab.run.folder import is_finished, read_run
 from ..lab.sweep.progress import duration
 from . import list_experiments
 from .contrast import Scores, difference, signed
 from .experiment import ClaimKind
 from .figures import LABELS
+from .ledger import LEDGER, write_ledger
 from .record import FORMAT, Record, as_text, read_outcome, read_scores, show
-from .setting import Scale
+from .setting import DATASETS, Scale
 from .xrays import NETWORKS
 
 RESULTS, KEPT = "results.md", "results"
@@ -75,27 +77,30 @@ def write_results(folder: Path | None, docs: Path, scale: Scale = "cpu") -> Path
 
 
 def gather(folder: Path, kept: Path, scale: Scale) -> None:
-    """Copy the outcomes at a scale and small pictures of their figures; others go."""
+    """Take over the outcomes at a scale, small pictures of their figures, and all runs' scores.
+
+    What is kept of other experiments stays.
+    """
     found = {name: read_outcome(folder / f"{name}-{scale}") for name in list_experiments()}
     if not any(found.values()):
         raise ValueError(f"{str(folder)!r} holds no outcome at scale {scale!r}")
     kept.mkdir(parents=True, exist_ok=True)
-    files = set()
+    finished = map(read_run, filter(is_finished, sorted((folder / "runs").glob("*"))))
+    drawn = [datasets.names[-1] for datasets in DATASETS.values()]
+    write_ledger(kept / LEDGER, (run for run in finished if run.config.data not in drawn))
     for name, record in found.items():
         if record is None:
             continue
+        for old in kept.glob("*.png"):
+            if re.fullmatch(rf"{name}-\d+\.png", old.name):
+                old.unlink()
         for number, figure in enumerate(record["figures"], start=1):
             with writing(kept / f"{name}-{number}.png") as temporary:
                 source = folder / f"{name}-{scale}" / figure["file"]
                 temporary.write_bytes(_small(source.read_bytes()))
-            files.add(f"{name}-{number}.png")
         with writing(kept / f"{name}.json") as temporary:
             anywhere = record | {"command": _anywhere(record["command"])}
             temporary.write_text(as_text(anywhere), encoding="utf-8")
-        files.add(f"{name}.json")
-    for old in (*kept.glob("*.png"), *kept.glob("*.json")):
-        if old.name not in files:
-            old.unlink()
 
 
 def read_kept(kept: Path) -> list[Record]:

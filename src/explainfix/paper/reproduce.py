@@ -7,6 +7,7 @@ import shlex
 import statistics
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def command_of(experiment: Experiment, setting: Setting) -> str:
 
 def count_runs(experiment: Experiment, setting: Setting) -> tuple[int, int]:
     """How many of an experiment's runs are finished, and how many there are."""
-    dry = Setting(setting.scale, setting.given, setting.folder, dry=True)
+    dry = replace(setting, dry=True)
     folders = {run.folder for run in experiment.train(dry).values()}
     return sum(map(is_finished, folders)), len(folders)
 

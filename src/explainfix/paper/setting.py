@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -13,8 +13,9 @@ from torch import Tensor
 from ..lab.data.dataset import Dataset, Task, open_dataset
 from ..lab.data.loader import evaluation_batches
 from ..lab.run.config import RunConfig
-from ..lab.run.folder import Run, find_folder
+from ..lab.run.folder import Run, find_folder, is_finished
 from ..registry import unknown
+from .ledger import Entry, ledger_name
 
 if TYPE_CHECKING:
     from ..lab.sweep.sweep import SweepReport, Workers
@@ -70,8 +71,9 @@ PRECISION: dict[Scale, str] = {"smoke": "32-true", "cpu": "32-true", "paper": "3
 class Setting:
     """How an experiment is done.
 
-    `given` is the data by kind, as `sort_data` makes it. A `dry` setting trains nothing: its
-    sweep returns runs that have only a folder and a config.
+    `given` is the data by kind, as `sort_data` makes it. Runs in `known`, by `ledger_name`, are not
+    trained again, unless for their weights. A `dry` setting trains nothing: its sweep returns runs
+    that have only a folder and a config.
     """
 
     scale: Scale
@@ -80,6 +82,7 @@ class Setting:
     workers: Workers | None = None
     report: SweepReport | None = None
     track: TitledTrack[Any] | None = None
+    known: Mapping[str, Entry] = field(default_factory=dict)
     dry: bool = False
 
     def __post_init__(self) -> None:
@@ -124,20 +127,39 @@ class Setting:
         return open_dataset(self.data(kind), **(self.data_options(kind) | options))
 
     def sweep(self, configs: Mapping[K, RunConfig]) -> dict[K, Run]:
-        """The runs of these configs by the same keys, each done or read."""
-        if self.dry or not configs:
-            return {key: self._planned(config) for key, config in configs.items()}
+        """The runs of these configs by the same keys, each read, known or done.
+
+        One that is known has no weights: what opens its model asks `with_weights` first.
+        """
+        planned = {key: self._planned(config) for key, config in configs.items()}
+        if self.dry:
+            return planned
+        known = {
+            key: replace(run, history=entry.history, result=entry.result)
+            for key, run in planned.items()
+            if (entry := self.known.get(ledger_name(run.config))) and not is_finished(run.folder)
+        }
+        labels = {key: " ".join(map(str, vars(key).values())) for key in configs}
+        left = {labels[key]: config for key, config in configs.items() if key not in known}
+        done = self._train(left)
+        return {key: known.get(key) or done[labels[key]] for key in configs}
+
+    def with_weights(self, runs: Mapping[K, Run]) -> dict[K, Run]:
+        """The same runs, their models on disk."""
+        if self.dry:
+            return dict(runs)
+        names = {key: run.folder.name for key, run in runs.items()}
+        done = self._train({names[key]: run.config for key, run in runs.items()})
+        return {key: done[names[key]] for key in runs}
+
+    def _train(self, configs: Mapping[str, RunConfig]) -> dict[str, Run]:
+        """The runs of these configs, each done or read; progress shows the labels."""
+        if not configs:
+            return {}
         from ..lab.sweep.sweep import Workers, sweep
 
-        # as progress shows them
-        labels = {key: " ".join(map(str, vars(key).values())) for key in configs}
-        found = sweep(
-            {labels[key]: config for key, config in configs.items()},
-            runs=self.runs,
-            workers=self.workers or Workers(),
-            report=self.report,
-        )
-        return {key: found[label] for key, label in labels.items()}
+        workers = self.workers or Workers()
+        return sweep(configs, runs=self.runs, workers=workers, report=self.report)
 
     def tracked(self, items: Sequence[T], title: str) -> Iterable[T]:
         """The items, with a progress bar where there is somebody to see it."""

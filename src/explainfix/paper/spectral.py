@@ -144,7 +144,7 @@ def trained_cases(
 ) -> Iterator[Case]:
     """The runs, those that are `weighed` with saliency; what is learned by the gradient too."""
     batches: dict[str, Batches] = {}
-    for key, run in setting.tracked(list(runs.items()), "Explaining"):
+    for key, run in setting.tracked(list(setting.with_weights(runs).items()), "Explaining"):
         model, data = run.model("best"), run.config.data
         learned = key.method == "learned"
         weighted = by_gradient = None

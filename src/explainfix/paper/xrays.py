@@ -43,7 +43,7 @@ class Network:
 
     `trained` is its name with ImageNet weights where that is another, or the name of the file that
     has them; `begins` how it is trained, `epochs` for how long from scratch and `seeds` how often
-    at cpu scale (docs/reproduce.md says why).
+    at cpu scale, for claims on this network alone (docs/reproduce.md says why).
     """
 
     title: str
@@ -82,6 +82,7 @@ NETWORKS: dict[Scale, dict[str, Network]] = {
 FAMILIES = ("resnet", "densenet", "efficientnet")  # of the paper
 FINDINGS = 5  # CheXpert's
 TUNING = 4  # epochs from ImageNet weights at cpu scale
+POOLED = 3  # seeds of each network at cpu scale, for claims on several networks together
 GUIDE = "imagenet"  # the guide that ships, of networks without ImageNet weights of their own
 
 
@@ -242,6 +243,7 @@ def train_methods(
     methods: Sequence[str],
     *,
     paper: int,
+    pooled: bool = False,
     **changes: Any,
 ) -> dict[Key, Run]:
     """All methods from all starts with all seeds, of which there are so many at paper scale."""
@@ -252,14 +254,14 @@ def train_methods(
             )
             for start in begins
             for method in methods
-            for seed in seeds(setting, start, paper=paper)
+            for seed in seeds(setting, start, paper=paper, pooled=pooled)
         }
     )
 
 
-def seeds(setting: Setting, start: Start, *, paper: int) -> range:
-    """Those that a network is trained with."""
-    return range(setting.pick(smoke=2, cpu=start.seeds, paper=paper))
+def seeds(setting: Setting, start: Start, *, paper: int, pooled: bool = False) -> range:
+    """Those that a network is trained with; fewer where several are judged together."""
+    return range(setting.pick(smoke=2, cpu=POOLED if pooled else start.seeds, paper=paper))
 
 
 def configure(setting: Setting, start: Start, method: str, seed: int, **changes: Any) -> RunConfig:

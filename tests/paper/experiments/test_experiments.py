@@ -2,11 +2,15 @@
 
 import ast
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from explainfix.lab.run.folder import read_run
 from explainfix.paper import experiments, list_experiments
+from explainfix.paper.ledger import Entry, ledger_name
 from explainfix.paper.record import judge_again
 from explainfix.paper.reproduce import find_experiment, reproduce
 from explainfix.paper.setting import Setting
@@ -32,6 +36,32 @@ def test_smoke(name, smoke_folder):
     page = (folder / "page.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert page.count("<img ") == 2 * len(record["figures"])
+
+
+@pytest.mark.parametrize("name", list_experiments())
+def test_runs_that_are_known_are_done_for_their_weights_alone(name, smoke_folder, monkeypatch):
+    """Whatever opens a model has asked for its weights."""
+    setting = Setting("smoke", folder=smoke_folder)
+    runs = find_experiment(name).train(setting).values()
+    known = {ledger_name(run.config): Entry(list(run.history), run.result) for run in runs}
+    there = smoke_folder / "there"
+    shutil.move(setting.runs, there) if runs else there.mkdir()
+
+    def sweep(configs, **_):
+        """Training, for this test: the run is put back in its place."""
+        planned = replace(setting, dry=True)._planned
+        folders = {label: planned(config).folder for label, config in configs.items()}
+        for folder in set(folders.values()):
+            shutil.copytree(there / folder.name, folder, dirs_exist_ok=True)
+        return {label: read_run(folder) for label, folder in folders.items()}
+
+    monkeypatch.setattr("explainfix.lab.sweep.sweep.sweep", sweep)
+    try:
+        record = reproduce(name, replace(setting, known=known))
+    finally:
+        shutil.rmtree(setting.runs, ignore_errors=True)
+        shutil.move(there, setting.runs)
+    assert record["runs"] == sorted({run.folder.name for run in runs})
 
 
 @pytest.mark.parametrize("name", list_experiments())

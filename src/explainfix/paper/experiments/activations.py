@@ -131,7 +131,8 @@ def open_networks(setting: Setting, runs: Mapping[xrays.Key, Run]) -> dict[str, 
     if setting.scale == "paper":
         return {"ResNet50 on ImageNet": create_model("torchvision:resnet50", weights="pretrained")}
     title = xrays.NETWORKS[setting.scale]["resnet"].title
-    networks = {f"{title} on x-rays": run.model("best") for run in runs.values()}
+    trained = setting.with_weights(runs)
+    networks = {f"{title} on x-rays": run.model("best") for run in trained.values()}
     if setting.scale == "cpu":
         pretrained = find_pretrained("MobileNetV2", "EfficientNet-lite0")
         networks |= {f"{name} on ImageNet": model for name, model in pretrained.items()}

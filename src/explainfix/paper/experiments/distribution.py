@@ -146,7 +146,7 @@ def score_groups(
 ) -> dict[ScoreKey, float]:
     """Dice of the best weights (by validation) of every run on each group."""
     found = {}
-    for key, run in setting.tracked(list(runs.items()), "Evaluating"):
+    for key, run in setting.tracked(list(setting.with_weights(runs).items()), "Evaluating"):
         model = run.model("best")
         known: dict[int, metrics.Outcomes] = {}
         for images, group in zip(IMAGES, groups, strict=True):

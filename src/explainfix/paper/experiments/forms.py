@@ -112,7 +112,8 @@ def time_forms(setting: Setting, runs: Mapping[Key, Run]) -> dict[str, float]:
     data = open_data(config)
     images = data.split(config.train_split)
     x, _ = collate([data.prepare(images[i]) for i in range(config.batch_size)])
-    networks = {form: runs[Key(form, 0)].model("last") for form in FORMS}
+    first = setting.with_weights({form: runs[Key(form, 0)] for form in FORMS})
+    networks = {form: run.model("last") for form, run in first.items()}
     rounds = setting.pick(smoke=3, cpu=ROUNDS, paper=ROUNDS)
     found = time_training(networks, x, rounds=rounds, narrow=0).times
     return {form: statistics.median(times) for form, times in found.items()}

@@ -50,7 +50,7 @@ def train(setting: Setting) -> dict[ZeroedKey, Run]:
         }
     )
     later = {}
-    for key, trained in first.items():
+    for key, trained in setting.with_weights(first).items():
         start, share = begins[key.family]
         on = {"model": str(trained.folder), "weights": None}
         method = key.method.partition(" ")[0]

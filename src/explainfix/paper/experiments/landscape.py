@@ -207,6 +207,7 @@ def train(setting: Setting) -> dict[Key, Run]:
 
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Measure every approach."""
+    runs = setting.with_weights(runs)
     mine = {name: pick(runs, approach=name) for name in TITLES}
     config = mine[PLAIN][0].config
     steps = training_steps(open_data(config), "train", Share(config.batch_size), seed=0, epoch=0)

@@ -243,7 +243,7 @@ def time_of(setting: Setting, runs: Mapping[Key, Run], family: str) -> Times:
     data = open_data(config)
     images = data.split(config.train_split)
     x, _ = collate([data.prepare(images[i]) for i in range(config.batch_size)])
-    networks = {str(pair): run.model("last") for pair, run in first.items()}
+    networks = {str(pair): run.model("last") for pair, run in setting.with_weights(first).items()}
     rounds = setting.pick(smoke=3, cpu=ROUNDS, paper=0)
     seconds = time_training(networks, x, rounds=rounds, narrow=0).times
     return {pair: seconds[str(pair)] for pair in first}

@@ -57,7 +57,7 @@ CLAIMS = tuple(
 
 def train(setting: Setting) -> dict[xrays.Key, Run]:
     """Runs of classification: nothing is trained for this alone."""
-    return xrays.train_methods(setting, xrays.all_starts(setting), METHODS, paper=1)
+    return xrays.train_methods(setting, xrays.all_starts(setting), METHODS, paper=1, pooled=True)
 
 
 def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
@@ -70,7 +70,7 @@ def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
     }
     titles = xrays.titles(setting)
     scores, whole = {}, {}
-    for key, run in setting.tracked(list(runs.items()), "Scoring"):
+    for key, run in setting.tracked(list(setting.with_weights(runs).items()), "Scoring"):
         model = run.model("best").eval()
         found = {name: score(model, batches, data) for name, batches in sets.items()}
         title = titles[key.family, key.begin]

@@ -150,7 +150,7 @@ def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
     shown = first_batches(data, "val", setting.pick(smoke=2, cpu=50, paper=50), size=4)
     titles = xrays.titles(setting)
     scores = {}
-    for key, run in setting.tracked(list(runs.items()), "Zeroing"):
+    for key, run in setting.tracked(list(setting.with_weights(runs).items()), "Zeroing"):
         model = run.model("best").eval()
         title, whole = titles[key.family, key.begin], score(model, scored, data)
         for end, order in orders(model, shown, key.seed).items():

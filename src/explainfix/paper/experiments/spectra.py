@@ -197,8 +197,12 @@ def train(setting: Setting) -> dict[Key, Run]:
     """The runs of steering; on x-rays learned networks and one from ImageNet with all methods."""
     runs = {Key(UNETD, k.method, k.seed): run for k, run in train_steering(setting).items()}
     titles = xrays.titles(setting)
-    found = xrays.train_methods(setting, xrays.all_starts(setting), ["learned"], paper=6)
-    found |= xrays.train_methods(setting, tuned(setting), xrays.methods(setting), paper=1)
+    found = xrays.train_methods(
+        setting, xrays.all_starts(setting), ["learned"], paper=6, pooled=True
+    )
+    found |= xrays.train_methods(
+        setting, tuned(setting), xrays.methods(setting), paper=1, pooled=True
+    )
     return runs | {
         Key(titles[k.family, k.begin], k.method, k.seed): run for k, run in found.items()
     }

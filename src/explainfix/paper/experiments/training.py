@@ -62,7 +62,7 @@ def train(setting: Setting) -> dict[ZeroedKey, Run]:
         for family, start in stand_ins(setting, "scratch").items()
         for seed in seeds(setting, start, paper=6)
     }
-    runs = setting.sweep(learned)
+    runs = setting.with_weights(setting.sweep(learned))
     zeroed = {}
     for family, start, share in shares(setting):
         for seed in seeds(setting, start, paper=6):
