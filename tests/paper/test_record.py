@@ -232,7 +232,7 @@ def test_the_document_has_every_outcome_and_its_pictures(tmp_path):
     assert "![A line | bar](results/steering-1.png)" in text
     assert "| GHaar | 0.5000 | – |" in text
     assert sorted(p.name for p in (tmp_path / "docs" / "results").iterdir()) == [
-        "steering-1.png", "steering.json",
+        "runs.jsonl", "steering-1.png", "steering.json",
     ]  # fmt: skip
     with pytest.raises(ValueError, match="no outcome at scale 'paper'"):
         write_results(tmp_path / "r", tmp_path / "docs", "paper")

@@ -67,6 +67,10 @@ def write_results(folder: Path | None, docs: Path, scale: Scale = "cpu") -> Path
     records = read_kept(kept)
     if not records:
         raise ValueError(f"{str(kept)!r} holds no outcome")
+    shown = {picture for record in records for picture in _pictures(record)}
+    for old in kept.glob("*.png"):
+        if old.name not in shown:
+            old.unlink()
     parts = [compare_methods(records), _INTRO.format(scale=records[0]["scale"]), _overview(records)]
     parts += [_section(record, _pictures(record)) for record in records]
     page = docs / RESULTS
@@ -91,9 +95,6 @@ def gather(folder: Path, kept: Path, scale: Scale) -> None:
     for name, record in found.items():
         if record is None:
             continue
-        for old in kept.glob("*.png"):
-            if re.fullmatch(rf"{name}-\d+\.png", old.name):
-                old.unlink()
         for number, figure in enumerate(record["figures"], start=1):
             with writing(kept / f"{name}-{number}.png") as temporary:
                 source = folder / f"{name}-{scale}" / figure["file"]

@@ -113,7 +113,7 @@ def test_without_imagenet_weights_nothing_is_pretrained(tmp_path, monkeypatch):
     monkeypatch.setenv("EXPLAINFIX_SHARED", str(tmp_path))
     setting = Setting("cpu", folder=tmp_path, dry=True)
     runs = classification.train(setting)
-    assert len(runs) == 6 * (4 + 5 + 5)
+    assert len(runs) == 6 * 3 * xrays.POOLED
     assert not any(run.config.weights for run in runs.values())
     guided = pick(runs, method="guidedsteer")
     assert {run.config.fix_guide for run in guided} == {"imagenet"}  # the one that ships
@@ -126,7 +126,7 @@ def test_with_them_two_networks_are(tmp_path, monkeypatch):
         (tmp_path / "weights" / file).touch()
     monkeypatch.setenv("EXPLAINFIX_SHARED", str(tmp_path))
     runs = classification.train(Setting("cpu", folder=tmp_path / "out", dry=True))
-    assert len(runs) == 6 * (4 + 5 + 5 + 5 + 5)
+    assert len(runs) == 6 * 5 * xrays.POOLED
     config = runs[Key("mobilenet", "pretrained", "ghaar", 0)].config
     assert config.weights == str(tmp_path / "out/weights/mobilenet_v2-begin.safetensors")
     guided = runs[Key("efficientnet", "pretrained", "guidedsteer", 0)].config

@@ -15,7 +15,7 @@ from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import plot_groups
 from ..scores import MARGIN, say_reach
 from ..setting import Setting
-from ..xrays import Start, configure, finals, seeds
+from ..xrays import Start, configure, finals, lasting, seeds
 from ..xrays import notes as shared_notes
 from ..zeroing import ROUNDS
 
@@ -68,9 +68,8 @@ def network(setting: Setting) -> Start:
     model = setting.pick(
         smoke="timm:test_resnet", cpu="torchvision:resnet18", paper="torchvision:resnet18"
     )
-    epochs = {"epochs": 4} if setting.scale == "cpu" else {}
-    options = {"model": model, **epochs}
-    return Start("resnet18", "scratch", "ResNet18, from scratch", options, seeds=4)
+    options = {"model": model, **(lasting(8) if setting.scale == "cpu" else {})}
+    return Start("resnet18", "scratch", "ResNet18, from scratch", options, seeds=3)
 
 
 def train(setting: Setting) -> dict[Key, Run]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...lab.run.folder import Run
 from ..contrast import Measure, Rule, Scores, difference, mean_of, pick, signed
@@ -63,11 +64,11 @@ def train(setting: Setting) -> dict[Key, Run]:
         names = ["learned", "ghaar", "guidedsteer", "covariance"]
         if start.family in DEPTHWISE:
             names.append("masterkeys")
-        changes = {"fix_guide": "imagenet"}
+        changes: dict[str, Any] = {"fix_guide": "imagenet"}
         guided = [name for name in names if name == "guidedsteer"]
         plain = [name for name in names if name not in guided]
-        runs |= train_methods(setting, [start], plain, paper=3)
-        runs |= train_methods(setting, [start], guided, paper=3, **changes)
+        runs |= train_methods(setting, [start], plain, paper=3, pooled=True)
+        runs |= train_methods(setting, [start], guided, paper=3, pooled=True, **changes)
     return runs
 
 

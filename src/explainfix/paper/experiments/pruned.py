@@ -375,7 +375,7 @@ def notes(setting: Setting, runs: Mapping[Key, Run]) -> list[str]:
     if setting.scale == "cpu":
         said.append(
             "Pruned from random weights, the paper's from ImageNet's, with the larger shares "
-            "only. Four or five runs for each point and baseline, the paper has one and five."
+            "only. Three or five runs for each point and baseline, the paper has one and five."
         )
     if setting.scale == "smoke":
         said.append("One network, with smaller shares than the paper's.")

@@ -123,7 +123,7 @@ def notes(setting: Setting, runs: Mapping[ZeroedKey, Run], scores: Scores) -> li
         said.append("There is no tiny DenseNet: it is left out.")
     if setting.scale == "cpu":
         said.append(
-            "Four or five runs each, the paper has six; the text's larger shares are left out."
+            "Three or five runs each, the paper has six; the text's larger shares are left out."
         )
     return said
 
