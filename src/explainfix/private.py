@@ -66,20 +66,32 @@ def has_hooks(thing: nn.Module | Tensor) -> bool:
 
 def saved_variable(node: Any, name: str) -> Any:
     """What holds a tensor that a node of the graph keeps, to be told to keep another; or `None`."""
+    if name in (names := _names_in_python(node)):
+        held = getattr(node, "_raw_saved_tensors", None)
+        return None if held is None else held[names.index(name)]
     return getattr(node, f"_raw_saved_{name}", None)
 
 
 def saved_values(node: Any, *names: str) -> tuple[Any, ...] | None:
     """What a node of the graph keeps under these names, or `None` if it does not know them all."""
     try:
+        if known := _names_in_python(node):
+            kept = dict(zip(known, node.saved_tensors, strict=True))
+            return tuple(kept[name] for name in names)
         return tuple(getattr(node, f"_saved_{name}") for name in names)
-    except AttributeError:
+    except (AttributeError, KeyError):
         return None
 
 
 def saved_names(node: Any) -> list[str]:
     """The names of all that a node of the graph keeps."""
-    return [name.removeprefix("_saved_") for name in dir(node) if name.startswith("_saved_")]
+    own = [name.removeprefix("_saved_") for name in dir(node) if name.startswith("_saved_")]
+    return own or list(_names_in_python(node))
+
+
+def _names_in_python(node: Any) -> tuple[str, ...]:
+    """What a function written in Python calls the tensors that it saves, if it does."""
+    return getattr(node, "keeps", ())
 
 
 def tells_saved_names() -> bool:

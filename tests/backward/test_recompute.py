@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import explainfix as xf
+from explainfix.backward import rows
 from explainfix.backward.frozen import is_lean, make_ordinary
 from explainfix.backward.recompute import make_frugal_, undo_frugal_
 from explainfix.backward.saved import kept_for_backward
@@ -44,6 +45,32 @@ def test_frugal_networks_compute_the_same(activation, layout, precision):
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
     for one, other in zip(model.buffers(), frugal.buffers(), strict=True):
         assert torch.equal(one, other)  # the running statistics, once a step
+
+
+@pytest.mark.parametrize("precision", PRECISIONS, ids=["float32", "bf16"])
+@pytest.mark.parametrize("kind", ["ReLU", "ReLU6", "CELU", "SiLU", "SiLU in place"])
+def test_batchnorm_on_rows_of_pixels_is_computed_again_too(kind, precision, monkeypatch):
+    monkeypatch.setattr(rows, "ENOUGH", 64)
+    monkeypatch.setattr(rows, "LANES", 7)  # so that 32 channels, made anew, are no multiple either
+    model = widening(ACTIVATIONS[kind]).to(memory_format=torch.channels_last)
+    for norm in (model[1], model[4], model[7]):
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
+    xf.fix_(model, "ghaar")
+    x = (3 * torch.randn(2, 8, 16, 16)).contiguous(memory_format=torch.channels_last)
+    before = kept_for_backward(copy.deepcopy(model), x)
+    ordinary = copy.deepcopy(model)
+    make_frugal_(ordinary)
+    plain, frugal = copy.deepcopy(model), copy.deepcopy(model)
+    for network in (plain, frugal):
+        rows.normalise_in_rows_(network)
+    make_frugal_(frugal)
+    assert plain[1](plain[0](x)).grad_fn.name().startswith("_BatchNormInRows")
+    results = passes(plain, x, **precision), passes(frugal, x, **precision)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    with_rows, without = kept_for_backward(frugal, x), kept_for_backward(ordinary, x)
+    assert with_rows < before
+    assert with_rows == pytest.approx(without, abs=200)  # but for statistics of a few channels
 
 
 # The channels that the three activations of the network keep and a frugal one does not. The wide

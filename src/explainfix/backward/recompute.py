@@ -7,7 +7,9 @@ activations a mask says enough. Outputs and gradients are the same.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 from .. import private
 from ..layers import Convolution
 from .frozen import is_frozen, node_of
+from .rows import normalise_rows
 from .saved import keep_instead
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -155,8 +158,7 @@ class _Normed:
     x: _Same | _Again
     weight: _Same | None
     bias: _Same | None
-    mean: Tensor
-    inverse: Tensor  # 1 / standard deviation
+    compute: Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 
     own: ClassVar[tuple[Tensor, ...]] = ()
 
@@ -164,11 +166,13 @@ class _Normed:
     def of(cls, node: Any) -> _Normed | None:
         """What the node of an activation read, if it came from a BatchNorm that is training."""
         norm = node.next_functions[0][0] if node.next_functions else None
-        if norm is None or not norm.name().startswith("NativeBatchNorm"):
-            return None  # cuDNN's own is another operation
-        known = private.saved_values(norm, "training", "weight", "result1", "result2")
-        if known is None or not known[0] or _BIAS not in norm.metadata:
+        if norm is None or _BIAS not in norm.metadata:
             return None
+        compute = _computation(norm)
+        kept = private.saved_values(norm, "weight")
+        if not compute or kept is None:
+            return None
+        weight = None if kept[0] is None else _Same.of(kept[0])
         x = norm.metadata[_AGAIN]() if _AGAIN in norm.metadata else None
         if x is None:
             kept = private.saved_values(norm, "input")
@@ -176,19 +180,36 @@ class _Normed:
                 return None
             x = _Same.of(kept[0])
         bias = norm.metadata[_BIAS]()
-        weight = None if known[1] is None else _Same.of(known[1])
-        return cls(x, weight, None if bias is None else _Same.of(bias), *known[2:])
+        return cls(x, weight, None if bias is None else _Same.of(bias), compute)
 
     def restore(self) -> Tensor:
         x = self.x.restore()
         if isinstance(self.x, _Again):
             self.x.ready.append(x)  # the BatchNorm is the next to ask for it
         with torch.no_grad():
-            # With a variance of 1 it multiplies by this weight, as it did in training.
-            scale = self.inverse if self.weight is None else self.inverse * self.weight.restore()
-            bias = None if self.bias is None else self.bias.restore()
-            one = torch.ones_like(self.mean)
-            return torch.native_batch_norm(x, scale, bias, self.mean, one, False, 0.0, 0.0)[0]
+            weight = None if self.weight is None else self.weight.restore()
+            return self.compute(x, weight, None if self.bias is None else self.bias.restore())
+
+
+def _computation(norm: Any) -> Any:
+    """What a BatchNorm that is training did to an input, given a weight and a bias, if known."""
+    if norm.name().startswith("_BatchNormInRows"):
+        found = private.saved_values(norm, "mean", "variance")
+        apply = partial(normalise_rows, eps=norm.eps, pixels=norm.pixels)
+        return found and partial(apply, mean=found[0], variance=found[1])
+    if not norm.name().startswith("NativeBatchNorm"):
+        return None  # cuDNN's own is another operation
+    found = private.saved_values(norm, "training", "result1", "result2")
+    return found and found[0] and partial(_normalise, mean=found[1], inverse=found[2])
+
+
+def _normalise(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, *, mean: Tensor, inverse: Tensor
+) -> Tensor:
+    """By PyTorch's own operation: with a variance of 1 it multiplies as it did in training."""
+    scale = inverse if weight is None else inverse * weight
+    one = torch.ones_like(mean)
+    return torch.native_batch_norm(x, scale, bias, mean, one, False, 0.0, 0.0)[0]
 
 
 @dataclass(frozen=True)

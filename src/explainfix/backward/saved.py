@@ -112,10 +112,12 @@ def _kept_by(node: Any) -> Iterator[Tensor]:
     instead = node.metadata.get(_INSTEAD, {})
     for refs in instead.values():
         yield from (tensor for ref in refs if (tensor := ref()) is not None)
-    for name in private.saved_names(node):
+    names = private.saved_names(node)
+    for name in names:
         if name not in instead:
             yield from tensors_in(private.saved_values(node, name))
-    yield from getattr(node, "saved_tensors", ())  # of a function written in Python
+    if not names:
+        yield from getattr(node, "saved_tensors", ())  # of a function written in Python
 
 
 def _address(tensor: Tensor) -> int:

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from ...backward.recompute import make_frugal_
+from ...backward.rows import normalise_in_rows_
 from ...extras import needed_for
 from .config import RunConfig
-from .rows import normalise_in_rows_
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -34,8 +34,7 @@ def make_ready_(model: nn.Module, *, channels_last: bool, frugal: bool) -> None:
     for parameter in model.parameters():
         if (layout := CHANNELS_LAST.get(parameter.dim())) is not None:
             parameter.data = parameter.data.contiguous(memory_format=layout)
-    if not frugal:  # which wants to do without what is kept for PyTorch's own BatchNorm
-        normalise_in_rows_(model)
+    normalise_in_rows_(model)
 
 
 def find_device(accelerator: str, count: int = 1) -> str:

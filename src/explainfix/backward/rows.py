@@ -41,7 +41,7 @@ class _InRows(_BatchNorm):
         pixels = self._pixels(input)
         if pixels < 4:
             return super().forward(input)
-        y, mean, variance = _Normalise.apply(input, self.weight, self.bias, self.eps, pixels)
+        y, mean, variance = _BatchNormInRows.apply(input, self.weight, self.bias, self.eps, pixels)
         count, own = input.numel() // self.num_features, cast(Any, self)  # which has all of them
         with torch.no_grad():
             own.num_batches_tracked.add_(1)
@@ -72,7 +72,7 @@ class _BatchNorm3d(_InRows, nn.BatchNorm3d):
 _KINDS: dict[type, type[_InRows]] = {nn.BatchNorm2d: _BatchNorm2d, nn.BatchNorm3d: _BatchNorm3d}
 
 
-class _Normalise(torch.autograd.Function):
+class _BatchNormInRows(torch.autograd.Function):
     """The output, the mean and the variance of a batch; with n numbers a channel, z normalised,
 
     dx = weight / deviation * (dy - sum(dy) / n - z * sum(z * dy) / n).
@@ -88,12 +88,12 @@ class _Normalise(torch.autograd.Function):
         means, variances = (each.view(pixels, -1) for each in found)
         mean = means.mean(0)
         variance = (variances + (means - mean).square()).mean(0)
-        wide = (each.repeat(pixels) for each in (weight, bias, mean, variance))
-        y = torch.ops.aten.native_batch_norm(rows, *wide, False, 0.0, eps)[0]
+        y = normalise_rows(x, weight, bias, mean=mean, variance=variance, eps=eps, pixels=pixels)
         ctx.save_for_backward(x, weight, mean, variance)
+        ctx.keeps = ("input", "weight", "mean", "variance")  # by name, as PyTorch's own nodes do
         ctx.eps, ctx.pixels = eps, pixels
         ctx.mark_non_differentiable(mean, variance)
-        return _as(y, x).detach(), mean, variance  # to a view nothing could write in place
+        return y.detach(), mean, variance  # to a view nothing could write in place
 
     @staticmethod
     @once_differentiable
@@ -117,6 +117,16 @@ class _Normalise(torch.autograd.Function):
         shift, bend, slope = (wide(each).to(x.dtype) for each in (shift, bend, slope))
         dx = torch.addcmul(torch.addcmul(shift, rows, bend), dy, slope)
         return _as(dx, x), of_weight, of_bias, None, None
+
+
+def normalise_rows(
+    x: Tensor, weight: Tensor, bias: Tensor, *, mean: Tensor, variance: Tensor, eps: float,
+    pixels: int,
+) -> Tensor:  # fmt: skip
+    """A batch normalised by these statistics, so many pixels at a time."""
+    rows = _last(x).reshape(-1, pixels * x.shape[1])
+    wide = (each.repeat(pixels) for each in (weight, bias, mean, variance))
+    return _as(torch.ops.aten.native_batch_norm(rows, *wide, False, 0.0, eps)[0], x)
 
 
 def _last(x: Tensor) -> Tensor:
