@@ -145,6 +145,14 @@ def all_starts(setting: Setting) -> list[Start]:
     return [*starts(setting, "scratch"), *starts(setting, "pretrained")]
 
 
+def few_starts(setting: Setting) -> list[Start]:
+    """All, but at cpu scale only one from scratch, the ResNet: for what needs weights again."""
+    found = all_starts(setting)
+    if setting.scale != "cpu":
+        return found
+    return [start for start in found if start.begin == "pretrained" or start.family == "resnet"]
+
+
 def stand_ins(setting: Setting, begin: Begin) -> dict[str, Start]:
     """What stands for each of the paper's networks, if anything does."""
     found = {start.family: start for start in starts(setting, begin)}
