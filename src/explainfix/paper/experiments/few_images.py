@@ -14,7 +14,7 @@ from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..scores import MARGIN, say_reach
 from ..setting import Setting
-from ..xrays import Start, configure, finals, options, seeds, starts
+from ..xrays import Start, brief, configure, finals, options, seeds, starts
 from ..xrays import notes as shared_notes
 
 SHARES = (1.0, 0.5, 0.2, 0.1, 0.05)
@@ -53,7 +53,8 @@ CLAIMS = (
 
 def network(setting: Setting) -> Start:
     """A pretrained network, or one from scratch where there are no weights."""
-    return [*starts(setting, "pretrained"), *starts(setting, "scratch")][0]
+    trained = [brief(setting, start) for start in starts(setting, "pretrained")]
+    return [*trained, *starts(setting, "scratch")][0]
 
 
 def train(setting: Setting) -> dict[Key, Run]:

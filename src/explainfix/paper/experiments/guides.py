@@ -12,7 +12,7 @@ from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import plot_groups
 from ..scores import MARGIN, say_reach
 from ..setting import Setting
-from ..xrays import Start, configure, finals, seeds, starts
+from ..xrays import BRIEF, Start, brief, configure, finals, seeds, starts
 from ..xrays import notes as shared_notes
 
 LEARNED, JOINT, KDE, NORMAL, CENTRED = VARIANTS = (
@@ -65,11 +65,11 @@ CLAIMS = (
 def network(setting: Setting) -> Start | None:
     """The network with ImageNet weights that is trained."""
     found = starts(setting, "pretrained")
-    return found[0] if found else None
+    return brief(setting, found[0]) if found else None
 
 
 def train(setting: Setting) -> dict[Key, Run]:
-    """Every variant; learned and joint are those of classification."""
+    """Every variant, and learned filters."""
     start = network(setting)
     if start is None:
         return {}
@@ -130,6 +130,11 @@ def notes(setting: Setting, runs: Mapping[Key, Run], scores: Scores) -> list[str
         f"On {start.title if start else 'none'}, guided by its own ImageNet weights; the paper "
         "does not say on which network, nor how often, it was tried."
     )
+    if setting.scale == "cpu":
+        said.append(
+            f"After {BRIEF} epochs networks with other filters than ImageNet's are still learning "
+            "(docs/reproduce.md, how long): all variants alike."
+        )
     base = pick(scores, variant=KDE)
     others = (NORMAL, CENTRED, JOINT)
     said.append(say_reach({name: (pick(scores, variant=name), base) for name in others}))

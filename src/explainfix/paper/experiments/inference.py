@@ -10,7 +10,7 @@ from ..contrast import pick
 from ..experiment import Claim, Evidence, Experiment
 from ..scores import say_reach
 from ..setting import Setting
-from ..xrays import FAMILIES, NETWORKS, Start, configure, finals, seeds, stand_ins, starts
+from ..xrays import FAMILIES, NETWORKS, Start, brief, configure, finals, seeds, stand_ins, starts
 from ..xrays import notes as shared_notes
 from ..zeroing import ZeroedKey, nearly_equal, plot_zeroed, zeroed_options, zeroed_table
 
@@ -33,7 +33,8 @@ def networks(setting: Setting) -> list[tuple[Start, float]]:
     """The networks with ImageNet weights and the share of their kernels that is zeroed."""
     found = [(start, SHARES[family]) for family, start in stand_ins(setting, "pretrained").items()]
     others = [start for start in starts(setting, "pretrained") if start.family not in FAMILIES]
-    return found + [(start, SHARES["efficientnet"]) for start in others]
+    found += [(start, SHARES["efficientnet"]) for start in others]
+    return [(brief(setting, start), share) for start, share in found]
 
 
 def train(setting: Setting) -> dict[ZeroedKey, Run]:

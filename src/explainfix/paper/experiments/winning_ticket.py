@@ -13,7 +13,7 @@ from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, Figure, new_figure, plot_range, tidy
 from ..scores import Array, curve, curves
 from ..setting import Setting
-from ..xrays import Key, Start, final, starts, train_methods
+from ..xrays import Key, Start, brief, final, starts, train_methods
 from ..xrays import notes as shared_notes
 
 TITLES = {  # by what is learned or fixed
@@ -85,7 +85,9 @@ def networks(setting: Setting) -> tuple[Start, Start | None]:
     """The first network that is trained both from random weights and from ImageNet's."""
     random = {start.family: start for start in starts(setting, "scratch")}
     trained = [start for start in starts(setting, "pretrained") if start.family in random]
-    return random[trained[0].family if trained else "resnet"], trained[0] if trained else None
+    if not trained:
+        return random["resnet"], None
+    return random[trained[0].family], brief(setting, trained[0])
 
 
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
