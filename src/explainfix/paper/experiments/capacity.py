@@ -172,7 +172,7 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     cost={
         "smoke": "5 s",
-        "cpu": "about 40 min on 2 cores after classification",
+        "cpu": "about 50 min on 2 cores after classification",
         "paper": "about 50 GPU-days",
     },
     train=train,

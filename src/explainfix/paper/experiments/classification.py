@@ -280,7 +280,7 @@ EXPERIMENT = Experiment(
     reference="Fig. 10, Sec. 4.1",
     needs=("xrays",),
     claims=CLAIMS,
-    cost={"smoke": "30 s", "cpu": "about 3.5 h on 2 cores", "paper": "about 13 GPU-days"},
+    cost={"smoke": "30 s", "cpu": "about 5 h on 2 cores", "paper": "about 13 GPU-days"},
     train=train,
     judge=judge,
 )

@@ -158,7 +158,7 @@ EXPERIMENT = Experiment(
     reference="Beyond the paper",
     needs=("xrays",),
     claims=CLAIMS,
-    cost={"smoke": "10 s", "cpu": "about 25 min on 2 cores", "paper": "about 5 GPU-days"},
+    cost={"smoke": "10 s", "cpu": "about 40 min on 2 cores", "paper": "about 5 GPU-days"},
     train=train,
     judge=judge,
 )

@@ -149,7 +149,7 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     cost={
         "smoke": "10 s",
-        "cpu": "about 15 min on 2 cores after classification",
+        "cpu": "about 35 min on 2 cores",
         "paper": "about 5 GPU-days after classification",
     },
     train=train,

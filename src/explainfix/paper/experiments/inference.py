@@ -120,7 +120,7 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     cost={
         "smoke": "5 s",
-        "cpu": "about 25 min on 2 cores after classification",
+        "cpu": "about 45 min on 2 cores",
         "paper": "about 17 GPU-days",
     },
     train=train,

@@ -360,7 +360,7 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     cost={
         "smoke": "15 s",
-        "cpu": "about 35 min after classification",
+        "cpu": "about an hour after classification",
         "paper": "about 8 GPU-days after classification",
     },
     train=train,

@@ -128,7 +128,7 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     cost={
         "smoke": "10 s",
-        "cpu": "about 20 min on 2 cores after classification",
+        "cpu": "about 40 min on 2 cores after classification",
         "paper": "about 12 GPU-days",
     },
     train=train,

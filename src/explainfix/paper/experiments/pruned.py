@@ -390,7 +390,7 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     cost={
         "smoke": "10 s",
-        "cpu": "about 55 min on 2 cores after classification",
+        "cpu": "about 1.5 h on 2 cores after classification",
         "paper": "about 6 GPU-days",
     },
     train=train,

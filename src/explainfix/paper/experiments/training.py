@@ -136,7 +136,7 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     cost={
         "smoke": "5 s",
-        "cpu": "about 25 min on 2 cores after classification",
+        "cpu": "about an hour on 2 cores after classification",
         "paper": "about 17 GPU-days",
     },
     train=train,

@@ -176,7 +176,7 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     cost={
         "smoke": "5 s",
-        "cpu": "1 min after classification",
+        "cpu": "about 10 min after classification and inference",
         "paper": "about 5 GPU-days",
     },
     train=train,
