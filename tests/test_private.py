@@ -89,6 +89,22 @@ def test_pytorch_has_raw_saved(operation, name):
     assert hasattr(saved, "register_hooks"), f"{node.name()} has no _raw_saved_{name} any more"
 
 
+def test_pytorch_has_raw_saved_tensors_of_functions_in_python():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            ctx.explainfix_keeps = ("input",)
+            return x * x
+
+    node = Square.apply(X).grad_fn
+    assert private.saved_names(node) == ["input"]
+    assert torch.equal(private.saved_values(node, "input")[0], X)
+    assert private.saved_values(node, "weight") is None
+    saved = private.saved_variable(node, "input")
+    assert hasattr(saved, "register_hooks"), "a node in Python has no _raw_saved_tensors any more"
+
+
 def test_pytorch_has_forward_hooks():
     module = nn.ReLU()
     handle = module.register_forward_hook(print)

@@ -89,11 +89,6 @@ def saved_names(node: Any) -> list[str]:
     return own or list(_names_in_python(node))
 
 
-def _names_in_python(node: Any) -> tuple[str, ...]:
-    """What a function written in Python calls the tensors that it saves, if it does."""
-    return getattr(node, "keeps", ())
-
-
 def tells_saved_names() -> bool:
     """Whether `saved_names` finds any where there must be some."""
     return bool(saved_names(torch.ones(1, requires_grad=True).exp().grad_fn))
@@ -150,6 +145,11 @@ def running_load() -> tuple[nn.Module, bool] | None:
 def has_load_hook(module: nn.Module, hook: Hook) -> bool:
     """Whether a hook waits for the end of a module's load_state_dict; two would do no harm."""
     return hook in getattr(module, "_load_state_dict_post_hooks", {}).values()
+
+
+def _names_in_python(node: Any) -> tuple[str, ...]:
+    """What a function of ours, written in Python, calls the tensors that it saves."""
+    return getattr(node, "explainfix_keeps", ())
 
 
 _HOOKS = (
