@@ -76,11 +76,15 @@ def test_a_bias_learns_without_the_gradient_of_the_weight(make, shape, dtype):
     results = (passes(each.to(dtype), x.to(dtype)) for each in (ordinary, lean))
     (y, of_x, *of_bias), (out, *ours) = results
     assert torch.equal(y, out)
-    assert torch.equal(of_x, ours[0])
-    *_, right = passes(copy.deepcopy(ordinary).double(), x.to(dtype).double())
+    _, right_x, *rest = passes(copy.deepcopy(ordinary).double(), x.to(dtype).double())
+    # A processor without bf16 adds up in it, where a depthwise layer with strides uses float32.
+    nearer = (ours[0] - right_x).norm() < (of_x - right_x).norm()
+    assert torch.equal(of_x, ours[0]) or (dtype == torch.bfloat16 and nearer)
+    *_, right = rest or [right_x]
     for theirs, mine in zip(of_bias, ours[1:], strict=True):
         assert mine.dtype == dtype
-        assert (mine - right).norm() <= 1.1 * (theirs - right).norm() + 1e-6 * right.norm()
+        rounded = max(1e-6, torch.finfo(dtype).eps) * right.norm()  # each is, once more
+        assert (mine - right).norm() <= 1.1 * (theirs - right).norm() + rounded
 
 
 def test_a_bias_learns_in_every_way():
