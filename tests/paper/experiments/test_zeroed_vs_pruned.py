@@ -43,6 +43,15 @@ def test_zeroed_and_pruned_networks_train_alike():
     assert experiment.judge_alike({Key("tiny", 0.5, 0): 1e-6}).word == "disagrees"
 
 
+def test_images_without_a_finding_say_what_matters_too(monkeypatch):
+    """Most x-rays have none, and a batch of four may well be of those alone."""
+    data = open_dataset("xray-like", count=32, size=32)
+    first = experiment.first_batches(data, 0, count=experiment.STEPS)
+    healthy = [(x, torch.zeros_like(y)) for x, y in first]
+    monkeypatch.setattr(experiment, "first_batches", lambda *_, **__: healthy)
+    assert experiment.train_both(data, 0) < experiment.ALIKE
+
+
 def test_the_papers_own_numbers_agree():
     near = {row: [gone - 0.01, gone + 0.01, gone] for row, gone in PAPER.items()}
     assert set(words(near).values()) == {"agrees"}

@@ -177,7 +177,7 @@ def train_both(data: Dataset, seed: int) -> float:
     batches = [
         (x.double(), y.nan_to_num().double()) for x, y in first_batches(data, seed, count=STEPS)
     ]
-    zero_(zeroed, saliency(zeroed, batches[:1]), 0.5)
+    zero_(zeroed, saliency(zeroed, [batches[0][0]]), 0.5)  # all outputs: few have a finding
     pruned = copy.deepcopy(zeroed)
     with torch.no_grad():
         prune_(pruned, batches[0][0][:1])
