@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...backward.saved import kept_for_backward
 from ..run.config import Precision
-from ..run.devices import CHANNELS_LAST, make_ready_
+from ..run.devices import make_ready_, to_channels_last
 from .timing import training_step
 
 _AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
@@ -57,7 +57,7 @@ class Way:
         if settings.precision == "64-true":
             network, x = network.double(), x.double()
         if settings.channels_last:
-            x = x.contiguous(memory_format=CHANNELS_LAST[x.dim()])
+            x = to_channels_last(x)
         self.settings, self.x, self.network = settings, x, network
         self.autocast = _AUTOCAST.get(settings.precision)
         run = cast(nn.Module, torch.compile(network)) if compiled else network

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ...backward.recompute import make_frugal_
 from ...backward.rows import normalise_in_rows_
@@ -32,9 +32,18 @@ def make_ready_(model: nn.Module, *, channels_last: bool, frugal: bool) -> None:
     if not channels_last:
         return
     for parameter in model.parameters():
-        if (layout := CHANNELS_LAST.get(parameter.dim())) is not None:
-            parameter.data = parameter.data.contiguous(memory_format=layout)
+        parameter.data = to_channels_last(parameter.data)
     normalise_in_rows_(model)
+
+
+def to_channels_last(tensor: Tensor) -> Tensor:
+    """A picture, a volume or a kernel with its channels side by side; anything else as it is.
+
+    With the strides of that layout, by which PyTorch knows it: a grey picture is contiguous in
+    both, and `contiguous` would leave it, and the network behind it, in the usual one.
+    """
+    layout = CHANNELS_LAST.get(tensor.dim())
+    return tensor if layout is None else tensor.to(memory_format=layout)
 
 
 def find_device(accelerator: str, count: int = 1) -> str:

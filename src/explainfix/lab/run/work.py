@@ -16,7 +16,7 @@ from ..data.dataset import Dataset
 from ..data.loader import Batch, Share, count_steps, step_seed, training_steps
 from .checkpoint import Checkpoint, failures_named, read_checkpoint, write_checkpoint
 from .config import RunConfig
-from .devices import CHANNELS_LAST, learning_rate, make_optimizer, make_ready_
+from .devices import learning_rate, make_optimizer, make_ready_, to_channels_last
 from .evaluation import (
     average_statistics_,
     check_shapes,
@@ -103,7 +103,7 @@ class Work:
         total = torch.zeros((), device=fabric.device)
         for number, (images, targets) in enumerate(fabric.to_device(batches), start=1):
             if config.channels_last:
-                images = images.contiguous(memory_format=CHANNELS_LAST[images.dim()])
+                images = to_channels_last(images)
             with fabric.no_backward_sync(self.model, enabled=number < len(batches)):
                 logits = compute_logits(self.model, images)
                 check_shapes(logits, targets, self.dataset)
