@@ -62,6 +62,17 @@ def test_as_near_to_the_formula_as_pytorch(shape, dtype):
     assert ours.num_batches_tracked == 1
 
 
+@pytest.mark.parametrize("momentum", [None, 0.0, 0.3])
+def test_running_averages_of_several_batches(momentum):
+    norm, ours = both((2, 18, 8, 8))
+    norm.momentum = ours.momentum = momentum  # as recalibration sets it for a while
+    for _ in range(3):
+        x = images((2, 18, 8, 8))
+        assert ours(x).grad_fn.name().startswith("_BatchNormInRows")
+        norm(x)
+    torch.testing.assert_close(dict(ours.named_buffers()), dict(norm.named_buffers()))
+
+
 def test_an_activation_in_place():
     norm, ours = both((2, 18, 8, 8))
     x = images((2, 18, 8, 8))
@@ -117,7 +128,7 @@ def test_what_stays_as_it_is():
         pass
 
     network = nn.Sequential(
-        nn.BatchNorm2d(32), nn.BatchNorm2d(18, affine=False), nn.BatchNorm2d(18, momentum=None),
+        nn.BatchNorm2d(32), nn.BatchNorm2d(18, affine=False),
         nn.BatchNorm2d(18, track_running_stats=False), nn.BatchNorm1d(18), nn.SyncBatchNorm(18),
         Own(18), nn.GroupNorm(2, 18),
     )  # fmt: skip

@@ -28,7 +28,7 @@ def normalise_in_rows_(model: nn.Module) -> None:
             continue
         norm = cast(_BatchNorm, module)
         whole = norm.weight is not None and norm.bias is not None and norm.running_mean is not None
-        if whole and norm.momentum is not None and norm.num_features % LANES:
+        if whole and norm.num_features % LANES:
             norm.__class__ = kind
 
 
@@ -45,8 +45,10 @@ class _InRows(_BatchNorm):
         count, own = input.numel() // self.num_features, cast(Any, self)  # which has all of them
         with torch.no_grad():
             own.num_batches_tracked.add_(1)
-            own.running_mean.lerp_(mean, own.momentum)
-            own.running_var.lerp_(variance * (count / (count - 1)), own.momentum)
+            # Without a momentum they are the plain averages of all batches.
+            share = own.momentum if own.momentum is not None else 1 / int(own.num_batches_tracked)
+            own.running_mean.lerp_(mean, share)
+            own.running_var.lerp_(variance * (count / (count - 1)), share)
         return cast(Tensor, y)
 
     def _pixels(self, x: Tensor) -> int:
