@@ -117,7 +117,7 @@ class _BatchNormInRows(torch.autograd.Function):
         bend = -slope * inverse * of_weight / count
         shift = -slope * of_bias / count - bend * mean
         shift, bend, slope = (wide(each).to(x.dtype) for each in (shift, bend, slope))
-        dx = torch.addcmul(torch.addcmul(shift, rows, bend), dy, slope)
+        dx = torch.addcmul(shift, rows, bend).addcmul_(dy, slope)
         return _as(dx, x), of_weight, of_bias, None, None
 
 

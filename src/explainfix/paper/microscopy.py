@@ -43,6 +43,7 @@ def options(setting: Setting) -> dict[str, Any]:
         "lr": 0.008,
         "recalibrate": setting.pick(smoke=1, cpu=RECALIBRATE, paper=0),
         "precision": setting.precision,
+        "channels_last": setting.scale == "cpu",
     }
 
 
