@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from .. import private
 from ..layers import PLAIN_CONVOLUTIONS, Convolution
+from ..layout import layout_of
 from .saved import keep_instead
 
 
@@ -182,11 +183,7 @@ class _Shape:
 
     @classmethod
     def of(cls, x: Tensor) -> _Shape:
-        layout = torch.contiguous_format
-        for dim, last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-            if x.dim() == dim and not x.is_contiguous() and x.is_contiguous(memory_format=last):
-                layout = last
-        return cls(x.shape, x.dtype, x.device, layout)
+        return cls(x.shape, x.dtype, x.device, layout_of(x))
 
     def restore(self) -> Tensor:
         return torch.empty(

@@ -17,6 +17,7 @@ from torch.nn.utils import skip_init
 
 from ..changes import hand_over_changes
 from ..layers import PLAIN_CONVOLUTIONS, Convolution, kernel_grid
+from ..layout import layout_of
 from ..private import compiled_as, hand_over_hooks, has_hooks
 from ..recipe import recipe_of
 
@@ -289,15 +290,4 @@ def _pointwise(layer: Convolution, inputs: int, *, groups: int, bias: Tensor | N
 def _new(kind: Any, layer: Convolution, *args: Any, **options: Any) -> Any:
     """A module on the layer's device, of its type, mode and memory format; no number is drawn."""
     made = skip_init(kind, *args, **options, device=layer.weight.device, dtype=layer.weight.dtype)
-    weight = layer.weight
-    for dim, last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-        # Of one channel, or of one tap, it is contiguous in both formats: strides tell them apart.
-        if weight.dim() == dim and weight.stride() == _strides(weight, last) != _strides(weight):
-            made.to(memory_format=last)
-    return made.train(layer.training)
-
-
-def _strides(
-    like: Tensor, layout: torch.memory_format = torch.contiguous_format
-) -> tuple[int, ...]:
-    return torch.empty(like.shape, device="meta", memory_format=layout).stride()
+    return made.to(memory_format=layout_of(layer.weight)).train(layer.training)

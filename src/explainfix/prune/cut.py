@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..layers import Convolution, attributes_as_found, own_tensors
+from ..layout import layout_of
 from .liveness import Plan
 
 
@@ -106,15 +107,13 @@ def cut_for_a_moment(model: nn.Module, plan: Plan) -> Iterator[None]:
 
 
 def _cut(tensor: Tensor, kept: dict[int, Tensor]) -> Tensor:
-    channels_last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
     data = tensor.detach()
     for axis, indices in sorted(kept.items(), reverse=True):  # by group, while all groups are there
         places = indices.to(data.device)
         data = (
             _within_groups(data, places) if places.dim() == 2 else data.index_select(axis, places)
         )
-    if channels_last:
-        data = data.contiguous(memory_format=torch.channels_last)
+    data = data.to(memory_format=layout_of(tensor))
     if isinstance(tensor, nn.Parameter):
         return nn.Parameter(data, requires_grad=tensor.requires_grad)
     return data

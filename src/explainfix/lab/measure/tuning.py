@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...layout import CHANNELS_LAST
 from ...running import reason_of
 from ..run.config import Precision
-from ..run.devices import CHANNELS_LAST
 from .compiling import Compiling, try_compiling
 from .timing import Ratio, Timing, take_turns, training_step
 from .ways import Settings, Way

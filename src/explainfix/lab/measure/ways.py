@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ...backward.saved import kept_for_backward
+from ...layout import to_channels_last
 from ..run.config import Precision
-from ..run.devices import make_ready_, to_channels_last
+from ..run.devices import make_ready_
 from .timing import training_step
 
 _AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}

@@ -6,17 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ...backward.recompute import make_frugal_
 from ...backward.rows import normalise_in_rows_
 from ...extras import needed_for
+from ...layout import to_channels_last
 from .config import RunConfig
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by dimensions of a tensor
 
 
 def started_by_torchrun() -> bool:
@@ -34,16 +33,6 @@ def make_ready_(model: nn.Module, *, channels_last: bool, frugal: bool) -> None:
     for parameter in model.parameters():
         parameter.data = to_channels_last(parameter.data)
     normalise_in_rows_(model)
-
-
-def to_channels_last(tensor: Tensor) -> Tensor:
-    """A picture, a volume or a kernel with its channels side by side; anything else as it is.
-
-    With the strides of that layout, by which PyTorch knows it: a grey picture is contiguous in
-    both, and `contiguous` would leave it, and the network behind it, in the usual one.
-    """
-    layout = CHANNELS_LAST.get(tensor.dim())
-    return tensor if layout is None else tensor.to(memory_format=layout)
 
 
 def find_device(accelerator: str, count: int = 1) -> str:

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from ...layers import spatial_layers
+from ...layout import to_channels_last
 from ...store import save
 from ...watch import Timeline, Watch
 from ..data.dataset import Dataset
 from ..data.loader import Batch, Share, count_steps, step_seed, training_steps
 from .checkpoint import Checkpoint, failures_named, read_checkpoint, write_checkpoint
 from .config import RunConfig
-from .devices import learning_rate, make_optimizer, make_ready_, to_channels_last
+from .devices import learning_rate, make_optimizer, make_ready_
 from .evaluation import (
     average_statistics_,
     check_shapes,
