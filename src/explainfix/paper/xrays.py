@@ -83,6 +83,7 @@ FAMILIES = ("resnet", "densenet", "efficientnet")  # of the paper
 FINDINGS = 5  # CheXpert's
 TUNING = 12  # epochs from ImageNet weights at cpu scale
 BRIEF = 4  # the same where ImageNet's filters stay, fixed or learned: scores are flat from there
+BRIEF_SEEDS = 12  # of these, which spread more and cost less
 POOLED = 3  # seeds of each network at cpu scale, for claims on several networks together
 GUIDE = "imagenet"  # the guide that ships, of networks without ImageNet weights of their own
 
@@ -142,10 +143,10 @@ def own_weights(setting: Setting, network: Network, trained: str) -> dict[str, s
 
 
 def brief(setting: Setting, start: Start) -> Start:
-    """The same start with few epochs at cpu scale."""
+    """The same start with few epochs and more seeds at cpu scale."""
     if setting.scale != "cpu":
         return start
-    return replace(start, options={**start.options, **lasting(BRIEF)})
+    return replace(start, options={**start.options, **lasting(BRIEF)}, seeds=BRIEF_SEEDS)
 
 
 def all_starts(setting: Setting) -> list[Start]:

@@ -160,7 +160,7 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     cost={
         "smoke": "10 s",
-        "cpu": "about 25 min on 2 cores after inference",
+        "cpu": "about 30 min on 2 cores after inference",
         "paper": "about 12 GPU-days",
     },
     train=train,

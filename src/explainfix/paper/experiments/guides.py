@@ -149,7 +149,7 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     cost={
         "smoke": "10 s",
-        "cpu": "about 35 min on 2 cores",
+        "cpu": "about 45 min on 2 cores",
         "paper": "about 5 GPU-days after classification",
     },
     train=train,
