@@ -93,7 +93,8 @@ def whole(places):
                   "batch_size": 10, "data_options": {"crop": 128}, "schedule": "onecycle",
                   "channels_last": True}  # fmt: skip
     xrays = {"data": f"nih-cxr14:{places.xrays}", "epochs": 12, "lr": 1e-3, "batch_size": 32,
-             "data_options": {"size": 64}, "schedule": "onecycle", "channels_last": True}  # fmt: skip
+             "data_options": {"size": 64}, "schedule": "onecycle",
+             "channels_last": True}  # fmt: skip
     networks = {
         "unetd": Network("unetd", microscopy, 0.5, 1, 256),
         "unet": Network(PLAIN, microscopy, 0.5, 1, 256),
