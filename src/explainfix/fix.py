@@ -21,11 +21,11 @@ from .layers import (
     select_layers,
     spatial_layers,
 )
+from .marks.untrained import teaches_nothing
 from .mixing.mix import layers_to_mix, mix_
 from .mixing.steered import path_as_one
 from .recipe import FROM_MODELS, KernelRecipe, Recipe, digest, mark_fixed, recipe_of, rounded
 from .registry import filters, unknown
-from .untrained import teaches_nothing
 
 KernelScale = Literal["paper", "fan_in"]
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from ..explanation import Explanation, Thresholds, check
+from ..marks.untrained import RANDOM
 from ..report.junit import junit_text
 from ..store import written
-from ..untrained import RANDOM
 from .app import Build, Force, Json, Model, app, open_model
 from .printing import check_output, new_table, print_json
 

@@ -12,10 +12,10 @@ from rich.table import Table
 from ..explanation import Comparison, Explanation, compare, explain
 from ..explanation.compare import as_change
 from ..lab.run.history import SPECTRA
+from ..marks.untrained import RANDOM
 from ..report.write import write_page
 from ..store import written
 from ..table import as_csv
-from ..untrained import RANDOM
 from ..watch import Timeline
 from .app import OUTPUT, Build, Force, Json, Model, app, open_model
 from .inputs import Data, measure_saliency, name_silent

@@ -16,12 +16,12 @@ from torch import nn
 
 from ..fix import KernelScale, fix_, list_filters, method_options, overflow_risk
 from ..layers import spatial_layers
+from ..marks.untrained import RANDOM, is_untrained
 from ..mixing.mix import unmixed_layers
 from ..mixing.steered import steered_layers
 from ..recipe import can_regenerate, recipes
 from ..registry import datasets, filters, models
 from ..store import save
-from ..untrained import RANDOM, is_untrained
 from ..zoo import list_models
 from .app import OUTPUT, Build, Force, Json, Model, Whole, app, open_guide, open_model
 from .printing import check_output, describe_size, new_table, print_json, track_progress

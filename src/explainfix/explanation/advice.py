@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from ..untrained import RANDOM
+from ..marks.untrained import RANDOM
 
 if TYPE_CHECKING:
     from .explanation import Explanation, Layer

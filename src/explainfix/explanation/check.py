@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ..layers import Convolution, matching, select_layers
+from ..marks.untrained import RANDOM, is_untrained
 from ..recipe import changed_layers, recipe_of
 from ..registry import Shown, unknown
 from ..table import as_frame
-from ..untrained import RANDOM, is_untrained
 from .basis import Basis, make_basis
 from .compare import spectral_distance
 from .explanation import Explanation

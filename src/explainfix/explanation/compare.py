@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ..layers import spatial_layers
+from ..marks.untrained import RANDOM
 from ..recipe import changed_layers, recipes
 from ..registry import Shown
 from ..table import as_frame
-from ..untrained import RANDOM
 from .explanation import Explanation, explain
 
 if TYPE_CHECKING:

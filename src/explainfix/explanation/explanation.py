@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from ..layers import Convolution, select_layers
+from ..marks.untrained import RANDOM, is_untrained
 from ..mixing.steered import is_dense
 from ..recipe import recipe_of
 from ..registry import Shown, bases, views
-from ..untrained import RANDOM, is_untrained
 from .advice import Advice, Zeroing, advise, zeroing_curve
 from .basis import Basis, make_basis
 from .saliency import Saliency, check_saliency

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..changes import changes_of
 from ..layers import spatial_layers
+from ..marks.changes import changes_of
+from ..marks.untrained import RANDOM, is_untrained
 from ..mixing.steered import Merge, Split
 from ..prune.cut import Cut
 from ..recipe import changed_layers, recipes
 from ..registry import models
 from ..store import origin_of
-from ..untrained import RANDOM, is_untrained
 
 FILE = "model.safetensors"
 

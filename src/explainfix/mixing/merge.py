@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from ..changes import remember
 from ..layers import attributes_as_found, matching
-from ..untrained import teaches_nothing
+from ..marks.changes import remember
+from ..marks.untrained import teaches_nothing
 from .steered import Merge, require_original, steered_layers
 
 

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable
 
 from torch import nn
 
-from ..changes import remember
 from ..layers import (
     PLAIN_CONVOLUTIONS,
     Convolution,
@@ -21,10 +20,11 @@ from ..layers import (
     spatial_layers,
     weight_name,
 )
+from ..marks.changes import remember
+from ..marks.untrained import teaches_nothing
 from ..recipe import recipe_of, recipes
 from ..recording.graph import Graph, Node, Ref
 from ..recording.noise import Example, record_anyhow
-from ..untrained import teaches_nothing
 from .steered import Split, Steered, is_dense, require_original
 
 # Products with a weight, which combine channels if it is learned.

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from ..changes import hand_over_changes
 from ..layers import PLAIN_CONVOLUTIONS, Convolution, kernel_grid
 from ..layout import layout_of
+from ..marks.changes import hand_over_changes
 from ..private import compiled_as, hand_over_hooks, has_hooks
 from ..recipe import recipe_of
 

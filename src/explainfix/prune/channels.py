@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..layers import as_found
+from ..marks.untrained import teaches_nothing
 from ..recipe import recipes_follow
 from ..recording.call import Call
 from ..registry import unknown
-from ..untrained import teaches_nothing
 from .liveness import Life, plan_without
 from .outcome import PruneReport, count_positions
 from .prune import prune_

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from ..filters.exact import Draw
 from ..layers import Convolution, kernels_by_output, require_writable_kernels, spatial_layers
+from ..marks.untrained import teaches_nothing
 from ..recipe import recipes_follow
-from ..untrained import teaches_nothing
 
 _CLOSE_TO_ZERO = 1e-8  # what torch.isclose allows beside zero
 

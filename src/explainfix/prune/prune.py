@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..changes import remember
 from ..layers import as_found
+from ..marks.changes import remember
+from ..marks.untrained import teaches_nothing
 from ..recipe import recipes_follow
 from ..recording.call import Call
-from ..untrained import teaches_nothing
 from .cut import Cut, cut_
 from .outcome import PruneReport, count_positions, measure, warnings_of
 from .request import AtLeast, Ghosts, Patterns, Request

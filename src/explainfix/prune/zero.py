@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ..explanation.saliency import check_saliency
 from ..layers import require_writable_kernels, select_layers
+from ..marks.untrained import teaches_nothing
 from ..recipe import recipes_follow
-from ..untrained import teaches_nothing
 
 
 @teaches_nothing

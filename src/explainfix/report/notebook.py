@@ -14,11 +14,11 @@ from ..explanation.check import CheckReport
 from ..explanation.compare import Comparison, as_change
 from ..explanation.explanation import Explanation
 from ..explanation.saliency import Saliency
+from ..marks.untrained import RANDOM
 from ..prune.outcome import PruneReport
 from ..recipe import Recipe
 from ..registry import views
 from ..steering.outcome import SteerReport
-from ..untrained import RANDOM
 from ..watch.timeline import Timeline
 from .condense import Condensed
 from .page import percent, rough

@@ -13,10 +13,10 @@ from ..explanation.advice import stage_of
 from ..explanation.compare import Comparison, as_change
 from ..explanation.explanation import Explanation
 from ..explanation.spectrum import Spectrum
+from ..marks.untrained import RANDOM
 from ..prune.outcome import PruneReport
 from ..registry import views
 from ..store import written
-from ..untrained import RANDOM
 from .condense import Condensed
 from .labels import short_labels
 from .page import render_page

@@ -13,7 +13,6 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ..changes import remember
 from ..explanation.saliency import check_saliency
 from ..filters.exact import Draw
 from ..fix import fix_
@@ -25,6 +24,8 @@ from ..layers import (
     select_layers,
     spatial_layers,
 )
+from ..marks.changes import remember
+from ..marks.untrained import teaches_nothing
 from ..mixing.steered import (
     Split,
     Steered,
@@ -37,7 +38,6 @@ from ..private import has_hooks
 from ..recipe import KernelRecipe, digest, mark_fixed
 from ..registry import bases, unknown
 from ..registry import filters as methods
-from ..untrained import teaches_nothing
 from .energy import Order, choose_bank, fitted_weights, kernels_of
 from .outcome import SteeredLayer, SteerReport
 

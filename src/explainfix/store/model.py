@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ..changes import changes_of, remember
 from ..layers import Track, attributes_as_found, spatial_layers, weight_name
+from ..marks.changes import changes_of, remember
+from ..marks.untrained import is_untrained, mark_untrained
 from ..recipe import KernelRecipe, can_regenerate, changed_layers, mark_fixed, recipes, regenerate
 from ..registry import models
 from ..running import reason_of
-from ..untrained import is_untrained, mark_untrained
 from .files import check_free, written
 from .header import FORMAT, HEADER, Header, Origin, damaged, origin_of, read_header, set_origin
 from .weights import check_fit, read_safetensors

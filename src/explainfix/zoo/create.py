@@ -6,9 +6,9 @@ from pathlib import Path
 from torch import nn
 
 from ..layers import Track
+from ..marks.untrained import mark_untrained
 from ..registry import models, unknown
 from ..store import Origin, holds_model, load_built, read_weights, set_origin, split_part
-from ..untrained import mark_untrained
 from .adapt import load_weights_
 from .own import begins_as_pytorch_does, split_factory, which_factory
 

@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 from ...fix import fix_
+from ...marks.untrained import is_untrained
 from ...recipe import recipes
 from ...registry import bases, openers
 from ...steering import mix_, steer_
 from ...store import load
 from ...table import as_frame
-from ...untrained import is_untrained
 from ...zoo import create_model
 from ...zoo.opening import is_complete, open_guide, open_network, split_run, split_weights
 from ...zoo.own import split_factory

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ...untrained import is_untrained
+from ...marks.untrained import is_untrained
 from ...zoo.opening import is_complete, open_network, split_run, split_weights
 from ...zoo.own import split_factory
 from ..data.dataset import Dataset

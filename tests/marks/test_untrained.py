@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import explainfix as xf
-from explainfix.untrained import is_untrained
+from explainfix.marks.untrained import is_untrained
 
 FACTORIES = """
 import pathlib, torch

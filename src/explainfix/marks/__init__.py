@@ -3,8 +3,8 @@
 | on | what | by |
 |---|---|---|
 | a model | `ORIGIN`: what `create_model` was asked for, or `None` | `store.set_origin` |
-| a module | `CHANGES`: how modules in it were cut, parted or merged, and when | `changes` |
-| a model | `UNTRAINED`: checksums of the random weights that it was built with | `untrained` |
+| a module | `CHANGES`: how modules in it were cut, parted or merged, and when | `marks.changes` |
+| a model | `UNTRAINED`: checksums of the random weights it was built with | `marks.untrained` |
 | a convolution | `RECIPE`: how its kernels were fixed; in a state_dict's metadata too | `recipe` |
 | a convolution | `WAITING`: a recipe, until the load that brought it has ended | `recipe` |
 | a convolution | a state_dict hook and a load_state_dict hook that carry its recipe | `recipe` |

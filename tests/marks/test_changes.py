@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import explainfix as xf
-from explainfix.changes import changes_of
+from explainfix.marks.changes import changes_of
 
 
 def block(inputs: int, outputs: int) -> nn.Sequential:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 
 from torch import nn
 
-from .marks import CHANGES
+from . import CHANGES
 
 
 class Change(Protocol):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from .marks import UNTRAINED
+from . import UNTRAINED
 
 RANDOM = "Random weights: this shows the initialisation, not what was learned."
 
