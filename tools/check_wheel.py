@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # Without these a page, or a recipe, could not be made: known even where git is not.
 NEEDED = ("report/page.html", "report/page.css", "report/page.js", "report/story.html",
-          "report/frame.html", "paper/outcome.html", "filters/imagenet.safetensors",
+          "report/frame.html", "paper/results/outcome.html", "filters/imagenet.safetensors",
           "py.typed")  # fmt: skip
 
 

@@ -94,8 +94,8 @@ def evaluate_(
         print_note(note)
     images = dataset.split(split)
     network = _open_trained(model)
+    from ..lab.prediction.predict import Predictions
     from ..lab.run.evaluation import evaluate
-    from ..lab.run.prediction import Predictions
 
     if recalibrate:
         _recalibrate(network, dataset, model, recalibrate)
@@ -163,7 +163,7 @@ def predict_(
         raise FileExistsError(f"{str(output)!r} exists already; choose another name, or --force")
     about = _with_window(_open_signature(model, data, data_option), window)
     network = _open_trained(model)
-    from ..lab.run.prediction import predict_files
+    from ..lab.prediction.predict import predict_files
 
     written = predict_files(
         network,

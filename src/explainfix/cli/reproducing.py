@@ -11,14 +11,14 @@ from rich.table import Table
 
 from ..lab.run.process import prepare_process
 from ..lab.sweep.workers import Workers
-from ..paper.ledger import read_ledger
+from ..paper.results.ledger import read_ledger
 from ..paper.setting import SCALES, Scale, Setting, sort_data
 from .app import Json, app
 from .printing import new_table, print_json, track_progress
 
 if TYPE_CHECKING:
     from ..lab.sweep.sweep import SweepMoment
-    from ..paper.record import Record
+    from ..paper.results.record import Record
 
 WORDS = {"agrees": "green", "disagrees": "red", "undecided": "yellow", "not tested": "dim"}
 

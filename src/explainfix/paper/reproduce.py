@@ -15,7 +15,15 @@ from ..extras import require
 from ..lab.run.folder import Run, is_finished
 from .experiment import Experiment
 from .experiment import find_experiment as find_experiment
-from .record import FORMAT, OUTCOME, Record, judge_again, read_outcome, write_outcome, write_page
+from .results.record import (
+    FORMAT,
+    OUTCOME,
+    Record,
+    judge_again,
+    read_outcome,
+    write_outcome,
+    write_page,
+)
 from .setting import Scale, Setting
 
 

@@ -15,7 +15,7 @@ from ..lab.data.loader import evaluation_batches
 from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run, find_folder, is_finished
 from ..registry import unknown
-from .ledger import Entry, ledger_name
+from .results.ledger import Entry, ledger_name
 
 if TYPE_CHECKING:
     from ..lab.sweep.sweep import SweepReport, Workers

@@ -10,9 +10,9 @@ import pytest
 
 from explainfix.lab.run.folder import read_run
 from explainfix.paper import experiments, list_experiments
-from explainfix.paper.ledger import Entry, ledger_name
-from explainfix.paper.record import judge_again
 from explainfix.paper.reproduce import find_experiment, reproduce
+from explainfix.paper.results.ledger import Entry, ledger_name
+from explainfix.paper.results.record import judge_again
 from explainfix.paper.setting import Setting
 
 

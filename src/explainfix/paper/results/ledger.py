@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..lab.run.checkpoint import writing
-from ..lab.run.config import RunConfig
-from ..lab.run.folder import Run
-from ..lab.run.naming import run_name
+from ...lab.run.checkpoint import writing
+from ...lab.run.config import RunConfig
+from ...lab.run.folder import Run
+from ...lab.run.naming import run_name
 
 LEDGER = "runs.jsonl"
 DIGITS = 6  # of every number, behind the point

@@ -17,8 +17,8 @@ from ...layers import as_found
 from ...store import written
 from ..data.dataset import Dataset, Images, Signature, Task
 from ..data.volumes import read_affine, write_volume
-from .checkpoint import failures_named
-from .evaluation import check_shapes, compute_logits
+from ..run.checkpoint import failures_named
+from ..run.evaluation import check_shapes, compute_logits
 from .overlay import class_numbers, overlay
 
 with needed_for("drawing pictures"):

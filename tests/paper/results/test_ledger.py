@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from explainfix.lab.run.config import RunConfig
-from explainfix.paper.ledger import Entry, ledger_name, read_ledger, write_ledger
+from explainfix.paper.results.ledger import Entry, ledger_name, read_ledger, write_ledger
 from explainfix.paper.setting import Setting
 
 

@@ -3,7 +3,7 @@
 The outcomes are kept beside it, in docs/results/NAME.json, so that anybody can write the page again
 or judge again. What stands above the mark is written by hand and stays.
 
-python -m explainfix.paper.document docs [reproduced]
+python -m explainfix.paper.results.document docs [reproduced]
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..lab.run.checkpoint import writing
-from ..lab.run.folder import is_finished, read_run
-from ..lab.sweep.progress import duration
-from . import list_experiments
-from .contrast import Scores, difference, signed
-from .experiment import ClaimKind
-from .figures import LABELS
+from ...lab.run.checkpoint import writing
+from ...lab.run.folder import is_finished, read_run
+from ...lab.sweep.progress import duration
+from .. import list_experiments
+from ..contrast import Scores, difference, signed
+from ..experiment import ClaimKind
+from ..figures import LABELS
+from ..setting import DATASETS, Scale
+from ..xrays import NETWORKS
 from .ledger import LEDGER, write_ledger
 from .record import FORMAT, Record, as_text, read_outcome, read_scores, show
-from .setting import DATASETS, Scale
-from .xrays import NETWORKS
 
 RESULTS, KEPT = "results.md", "results"
 WIDTH = 1000  # pixels of a picture
-MARK = "<!-- below: written by explainfix.paper.document -->"
+MARK = "<!-- below: written by explainfix.paper.results.document -->"
 _HEAD = "# Results\n\n"
 _INTRO = (
     "## All claims\n\n"

@@ -17,10 +17,10 @@ from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.folder import Run
 from explainfix.paper import reproduce as reproduction
 from explainfix.paper.contrast import InWords, Measure, Verdict, samples
-from explainfix.paper.document import write_results
 from explainfix.paper.experiment import Claim, Evidence, Experiment
 from explainfix.paper.figures import draw_picture
-from explainfix.paper.record import (
+from explainfix.paper.results.document import write_results
+from explainfix.paper.results.record import (
     judge_again,
     read_outcome,
     read_scores,

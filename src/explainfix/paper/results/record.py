@@ -15,12 +15,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ..lab.run.checkpoint import writing
-from ..lab.sweep.progress import duration
-from ..report.page import fill_template
-from .contrast import Scores, Verdict
-from .experiment import Evidence, Experiment, Rows, judge_claims
-from .figures import draw_picture
+from ...lab.run.checkpoint import writing
+from ...lab.sweep.progress import duration
+from ...report.page import fill_template
+from ..contrast import Scores, Verdict
+from ..experiment import Evidence, Experiment, Rows, judge_claims
+from ..figures import draw_picture
 
 FORMAT = 2
 OUTCOME, PAGE = "outcome.json", "page.html"
@@ -221,6 +221,6 @@ def _installed(name: str) -> str | None:
 
 
 def _version() -> str:
-    from .. import __version__
+    from ... import __version__
 
     return __version__

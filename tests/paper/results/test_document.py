@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from explainfix.paper.document import MARK, compare_methods, count_words, read_kept, write_results
 from explainfix.paper.reproduce import check_outcomes
+from explainfix.paper.results.document import (
+    MARK,
+    compare_methods,
+    count_words,
+    read_kept,
+    write_results,
+)
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 KEPT = sorted((DOCS / "results").glob("*.json"))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from explainfix.lab.run.overlay import class_colour, class_numbers, overlay
+from explainfix.lab.prediction.overlay import class_colour, class_numbers, overlay
 
 
 def test_what_was_found_is_tinted_and_outlined():
