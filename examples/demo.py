@@ -24,11 +24,11 @@ from explainfix.backward.saved import kept_for_backward
 from explainfix.explanation.advice import Advice
 from explainfix.lab.data.dataset import Dataset, open_dataset
 from explainfix.lab.data.loader import evaluation_batches
+from explainfix.lab.prediction.overlay import overlay
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.evaluation import evaluate
 from explainfix.lab.run.folder import Run, read_run
 from explainfix.lab.run.metrics import Score
-from explainfix.lab.run.overlay import overlay
 from explainfix.lab.shrink.goal import Asked
 from explainfix.lab.shrink.outcome import Shrunk
 from explainfix.lab.shrink.search import shrink

@@ -60,6 +60,8 @@ def test_the_word_and_numbers_are_scipys(seed):
     outside = low > 0.02 or high < -0.02
     word = "agrees" if inside else "disagrees" if outside else "undecided"
     assert (ours - base).within(0.02).judge(scores).word == word
+    lead_word = "agrees" if low > 0 else "disagrees" if high < 0.02 else "undecided"
+    assert (ours - base).exceeds(0.02).judge(scores).word == lead_word
     below = "agrees" if high < 0 else "disagrees" if low > 0 else "undecided"
     assert (ours - base < 0).judge(scores).word == below
 
@@ -137,6 +139,11 @@ def test_sentences():
         "interval lies within 0.05 of 0 for every method, disagrees if it lies wholly outside for "
         "one, else undecided."
     )
+    assert str((ours - base).exceeds(0.02)) == (
+        "Dice, for each network and seed: the mean of ours less the baseline. Agrees if the 95% t "
+        "interval lies above 0, disagrees if it lies below 0.02, which is nothing that counts, "
+        "else undecided."
+    )
     large = (ours - base).at(network=max)
     assert str(large < 0) == (
         "Dice, for each seed: (the mean of ours less the baseline) on the largest network. Agrees "
@@ -152,6 +159,19 @@ def test_word_of(low, high, word):
     assert word_of(Interval("t", 3, (low + high) / 2, low, high)) == word
     moved = Interval("t", 3, (low + high) / 2 - 0.02, low - 0.02, high - 0.02)
     assert word_of(moved, -0.02) == word
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (0.001, 0.01, "agrees"),  # above zero is better, however little
+        (-0.01, 0.019, "disagrees"),
+        (-0.01, 0.021, "undecided"),
+        (-0.05, -0.03, "disagrees"),
+    ],
+)
+def test_a_lead_that_cannot_count_disagrees(low, high, word):
+    assert word_of(Interval("t", 3, (low + high) / 2, low, high), counts=0.02) == word
 
 
 def test_every():

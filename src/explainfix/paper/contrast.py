@@ -94,11 +94,17 @@ def difference(ours: ArrayLike, base: ArrayLike) -> Interval:
     return mean_interval(np.asarray(ours, float) - np.asarray(base, float))
 
 
-def word_of(found: Interval, low: float = 0.0, high: float = inf) -> Word:
-    """Agrees if the whole interval lies between the bounds, disagrees if all of it lies outside."""
+def word_of(
+    found: Interval, low: float = 0.0, high: float = inf, *, counts: float | None = None
+) -> Word:
+    """Agrees if the whole interval lies between the bounds, disagrees if all of it lies outside.
+
+    Not to reach what `counts`, if that is given, is as bad as to lie below.
+    """
     if low < found.low and found.high < high:
         return "agrees"
-    return "disagrees" if found.high < low or found.low > high else "undecided"
+    enough = low if counts is None else counts
+    return "disagrees" if found.high < enough or found.low > high else "undecided"
 
 
 def every(words: Iterable[Word]) -> Word:
@@ -209,6 +215,13 @@ class Quantity:
     def __lt__(self, high: float) -> Rule:
         return Rule(self, -inf, high)
 
+    def exceeds(self, margin: float) -> Rule:
+        """Whether it is above zero. If it cannot reach the margin it is nothing that counts.
+
+        Two that are about equal would else be held against zero for ever and never be told apart.
+        """
+        return Rule(self, 0.0, counts=margin)
+
     def within(self, margin: float, *, of: float = 0.0) -> Rule:
         """Whether it is as near to `of` as that."""
         return Rule(self, of - margin, of + margin)
@@ -235,6 +248,7 @@ class Rule:
     groups: tuple[str, ...] = ()
     say: Callable[[Intervals], str] | None = None
     alone: bool = False  # whether a single value is judged by itself
+    counts: float | None = None  # what is not reached disagrees, `low` unless given
 
     def for_every(self, *fields: str, alone: bool = False) -> Rule:
         """An interval for each value of these fields, all of which must agree."""
@@ -264,8 +278,10 @@ class Rule:
             else mean_interval(values)
             for group, values in found.items()
         }
-        word = every([word_of(one, self.low, self.high) for one in intervals.values()])
-        return Verdict(word, (self.say or say_lowest)(intervals))
+        words = [
+            word_of(one, self.low, self.high, counts=self.counts) for one in intervals.values()
+        ]
+        return Verdict(every(words), (self.say or say_lowest)(intervals))
 
     def __str__(self) -> str:
         """The rule as a sentence."""
@@ -282,12 +298,15 @@ class Rule:
             disagrees = "wholly outside"
         else:
             agrees, disagrees = f"above {self.low:g}", "below"
+        little = ""
+        if self.counts is not None:
+            disagrees, little = f"below {self.counts:g}", ", which is nothing that counts"
         all_, one = (
             (f" for every {measure.listed(self.groups)}", " for one") if self.groups else ("", "")
         )
         return (
             f"{head}{phrase}. Agrees if the 95% t interval{each} lies {agrees}{all_}, disagrees "
-            f"if it lies {disagrees}{one}, else undecided."
+            f"if it lies {disagrees}{one}{little}, else undecided."
         )
 
 

@@ -63,7 +63,7 @@ CLAIMS = (
         "mobilenet",
         "U-NetD does better than DeepLabV3+ with MobileNetV2.",
         "U-NetD > MobileNetV2",
-        unetd - mobilenet > 0,
+        (unetd - mobilenet).exceeds(MARGIN),
         on="Dice",
     ),
     Claim(

@@ -83,7 +83,7 @@ def judge_best(scores: Scores) -> Verdict:
     best = compare_best(scores)
     if not best:
         return untested("one run of each, of which no interval can be made")
-    words = {word_of(found) for _, found in best.values()}
+    words = {word_of(found, counts=MARGIN) for _, found in best.values()}
     said = (f"{family} {LABELS[m]} {signed(found)}" for family, (m, found) in best.items())
     return decide(", ".join(said), agrees="agrees" in words, disagrees=words == {"disagrees"})
 
@@ -93,14 +93,14 @@ CLAIMS = (
         "steered",
         "Steered fixed filters do better than the unsteered DCT2.",
         "steered > DCT2, significantly",
-        AUC.mean("the steered methods", method=STEERED) - dct2 > 0,
+        (AUC.mean("the steered methods", method=STEERED) - dct2).exceeds(MARGIN),
         on="test AUC",
     ),
     Claim(
         "dct2",
         "DCT2 does worse than the learned baseline.",
         f"not equal, p = {PAPER_P['dct2']}",
-        (learned - dct2 > 0).in_full(),
+        (learned - dct2).exceeds(MARGIN).in_full(),
         on="test AUC",
     ),
     Claim(
@@ -117,7 +117,8 @@ CLAIMS = (
         InWords(
             "For each architecture the steered method with the highest mean validation AUC, less "
             "learned, on test, over starts and seeds. Agrees if the 95% t interval lies above 0 "
-            "for one architecture at least, disagrees if it lies below 0 for all, else undecided.",
+            f"for one architecture at least, disagrees if it lies below {MARGIN} for all, which is "
+            "nothing that counts, else undecided.",
             judge_best,
         ),
         on="val and test AUC",

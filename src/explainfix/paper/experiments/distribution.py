@@ -42,7 +42,7 @@ CLAIMS = (
         "higher",
         "Scores are higher on images from other laboratories than on images like those trained on.",
         "stage2 > test",
-        everything.at(images=OTHER) - everything.at(images=LIKE) > 0,
+        (everything.at(images=OTHER) - everything.at(images=LIKE)).exceeds(MARGIN),
     ),
     Claim(
         "equal",

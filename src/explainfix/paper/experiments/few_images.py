@@ -45,7 +45,7 @@ CLAIMS = (
         "grows",
         "The fewer images there are, the more is gained by fixing.",
         "not said",
-        lead.at(share=min) - lead.at(share=max) > 0,
+        (lead.at(share=min) - lead.at(share=max)).exceeds(MARGIN),
         kind="beyond",
     ),
 )

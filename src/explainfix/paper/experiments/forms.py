@@ -43,7 +43,7 @@ CLAIMS = (
         "fixed",
         "Where nothing learned lies between spatial layers, fixing them costs accuracy.",
         "not said",
-        fixed - learned < 0,
+        (learned - fixed).exceeds(MARGIN),
         kind="beyond",
     ),
     Claim(

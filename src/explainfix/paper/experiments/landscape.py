@@ -85,7 +85,7 @@ step = {name: SECONDS.mean(name, name=name) for name in (PLAIN, PRUNED, "gabor")
 CLEARER = FOCUS.mean("fixed", name=FIXED) - FOCUS.mean("plain", name=PLAIN) > 0
 FASTER, SLOWER = step[PLAIN] - step[PRUNED] > 0, step["gabor"] - step[PLAIN] > 0
 NO_LOSS = (AUC.each("each of ours", name=(FIXED, PRUNED)) - plain > -MARGIN).for_every("name")
-WORSE = (plain - AUC.mean("scattering", name="scattering") > 0).in_full()
+WORSE = (plain - AUC.mean("scattering", name="scattering")).exceeds(MARGIN).in_full()
 
 
 def faster(rule: Rule, fast: str, slow: str, name: str) -> InWords:

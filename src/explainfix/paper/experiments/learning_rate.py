@@ -13,7 +13,7 @@ from ..contrast import Measure, Scores, difference, pick, signed
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..microscopy import SEEDS, STEERED, options, test_splits, train_methods
-from ..scores import curves, part, say_reach
+from ..scores import MARGIN, curves, part, say_reach
 from ..setting import Setting
 
 METHODS = ("learned", "dct2", *STEERED)  # those of the claims
@@ -43,19 +43,19 @@ CLAIMS = (
         "early",
         "At the larger rate steered methods do better than the learned baseline early in training.",
         f"steered > learned at {LARGE}, early",
-        lead.at(rate=LARGE) > 0,
+        lead.at(rate=LARGE).exceeds(MARGIN),
     ),
     Claim(
         "dct2",
         "At the larger rate the unsteered DCT2 does worse than the learned baseline.",
         f"DCT2 < learned at {LARGE}",
-        (learned - DICE.mean("DCT2", method="dct2")).at(rate=LARGE) > 0,
+        (learned - DICE.mean("DCT2", method="dct2")).at(rate=LARGE).exceeds(MARGIN),
     ),
     Claim(
         "grows",
         "The lead of the steered methods is larger at the larger rate.",
         f"lead at {LARGE} > lead at {USUAL}",
-        lead.at(rate=LARGE) - lead.at(rate=USUAL) > 0,
+        (lead.at(rate=LARGE) - lead.at(rate=USUAL)).exceeds(MARGIN),
     ),
 )
 

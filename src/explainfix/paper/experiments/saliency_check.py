@@ -124,7 +124,7 @@ CLAIMS = (
         "separates",
         "The saliency separates important kernels from unimportant ones.",
         "least salient > random",
-        (least - random > 0).for_every("network"),
+        (least - random).exceeds(MARGIN).for_every("network"),
     ),
     Claim(
         "gradient",

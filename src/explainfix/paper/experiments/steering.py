@@ -33,15 +33,16 @@ CLAIMS = (
         "steered",
         "Steered fixed filters do better than unsteered ones (Ones, DCT2).",
         "steered > unsteered, significantly",
-        DICE.mean("the steered methods", method=STEERED)
-        - DICE.mean("the unsteered ones", method=UNSTEERED)
-        > 0,
+        (
+            DICE.mean("the steered methods", method=STEERED)
+            - DICE.mean("the unsteered ones", method=UNSTEERED)
+        ).exceeds(MARGIN),
     ),
     Claim(
         "ghaar",
         "GHaar does better than the learned baseline.",
         "GHaar > learned, significantly",
-        DICE.mean("GHaar", method="ghaar") - learned > 0,
+        (DICE.mean("GHaar", method="ghaar") - learned).exceeds(MARGIN),
     ),
     Claim(
         "equal",

@@ -11,7 +11,7 @@ from ...lab.run.folder import Run
 from ..contrast import ANY, Measure, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, Figure, new_figure, plot_range, tidy
-from ..scores import Array, curve, curves
+from ..scores import MARGIN, Array, curve, curves
 from ..setting import Setting
 from ..xrays import Key, Start, brief, final, starts, train_methods
 from ..xrays import notes as shared_notes
@@ -52,21 +52,21 @@ CLAIMS = (
         "ticket",
         "Pretrained filters, fixed as they are, do better than when they are learned further.",
         "Unchanged > learned, ResNet50 pretrained",
-        unchanged - learned > 0,
+        (unchanged - learned).exceeds(MARGIN),
         on="by epoch",
     ),
     Claim(
         "always",
         "They do so at every epoch.",
         "consistently for all epochs",
-        (lead > 0).for_every("epoch"),
+        lead.exceeds(MARGIN).for_every("epoch"),
         on="by epoch",
     ),
     Claim(
         "random",
         "Random filters, fixed as they are, do worse than the pretrained learned baseline.",
         "random Unchanged < learned",
-        (ended - random > 0).in_full(),
+        (ended - random).exceeds(MARGIN).in_full(),
         on="at the end",
     ),
 )
