@@ -12,7 +12,7 @@ from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, difference, pick, signed
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
-from ..microscopy import SEEDS, STEERED, options, test_splits, train_methods
+from ..microscopy import STEERED, options, test_splits, train_methods
 from ..scores import MARGIN, curves, part, say_reach
 from ..setting import Setting
 
@@ -62,7 +62,7 @@ CLAIMS = (
 
 def train(setting: Setting) -> dict[Key, Run]:
     """The methods at both rates; those at 0.008 are the runs of `steering`."""
-    seeds = range(setting.pick(smoke=2, cpu=SEEDS, paper=6))
+    seeds = range(setting.pick(smoke=2, cpu=6, paper=6))
     usual = options(setting)
     large = usual | {"lr": LARGE, "epochs": setting.pick(smoke=2, cpu=3, paper=300)}
     return {
