@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 from ..lab.run.folder import Run
 from ..registry import unknown
-from .contrast import InWords, Rule, Scores, Verdict, untested
+from .contrast import Rule, Scores
 from .figures import Figure
 from .setting import Kind, Scale, Setting
+from .verdict import InWords, Verdict, untested
 
 Rows = list[dict[str, Any]]  # of a table: cells by column; one that is missing is empty
 

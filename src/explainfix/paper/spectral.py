@@ -23,11 +23,12 @@ from ..lab.run.folder import Run, open_data
 from ..layers import spatial_layers
 from ..recipe import changed_layers
 from ..report.heatmap import energy_blocks, main_shapes
-from .contrast import InWords, Measure, Scores, Verdict, pick, samples
+from .contrast import Measure, Scores, pick, samples
 from .figures import LABELS, Figure, bare, new_figure
 from .networks import find_pretrained
 from .scores import Array
 from .setting import Batches, Setting, first_batches
+from .verdict import InWords, Verdict
 
 ENOUGH = 64  # a layer with fewer kernels than this says little about its distribution
 LONG = 3  # layers that make a stage

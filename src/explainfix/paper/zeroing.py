@@ -10,11 +10,12 @@ import numpy as np
 
 from ..lab.measure.statistics import mean_interval, paired_wilcoxon
 from ..lab.run.folder import Run
-from .contrast import Measure, Rule, Scores, difference, pick, signed
+from .contrast import Measure, Rule, Scores, pick
 from .experiment import Rows
 from .figures import COLOURS, Figure, new_figure, tidy
 from .scores import MARGIN, Array, curves
 from .setting import Setting
+from .verdict import difference, signed
 from .xrays import Start
 
 

@@ -9,12 +9,13 @@ import pytest
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.folder import Run
 from explainfix.paper import microscopy
-from explainfix.paper.contrast import Verdict, pick
+from explainfix.paper.contrast import pick
 from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import distribution, learning_rate, steering
 from explainfix.paper.microscopy import METHODS, STEERED, Key, train_steering
 from explainfix.paper.scores import late_mean, late_means, part
 from explainfix.paper.setting import Setting
+from explainfix.paper.verdict import Verdict
 
 EVEN = {Key(method, seed): 0.80 + 0.01 * seed for method in METHODS for seed in range(3)}
 

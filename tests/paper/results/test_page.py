@@ -5,9 +5,9 @@ import shutil
 import pytest
 from matplotlib.figure import Figure
 
-from explainfix.paper.contrast import InWords, Verdict
 from explainfix.paper.experiment import Claim, Evidence, Experiment
 from explainfix.paper.results.record import write_outcome, write_page
+from explainfix.paper.verdict import InWords, Verdict
 
 LONG = "a_very_long_name_without_any_place_to_break_it_" * 4
 

@@ -16,7 +16,7 @@ from explainfix.cli import main
 from explainfix.lab.run.config import RunConfig
 from explainfix.lab.run.folder import Run
 from explainfix.paper import reproduce as reproduction
-from explainfix.paper.contrast import InWords, Measure, Verdict, samples
+from explainfix.paper.contrast import Measure, samples
 from explainfix.paper.experiment import Claim, Evidence, Experiment
 from explainfix.paper.figures import draw_picture
 from explainfix.paper.results.document import write_results
@@ -28,6 +28,7 @@ from explainfix.paper.results.record import (
     write_outcome,
 )  # fmt: skip
 from explainfix.paper.setting import Setting
+from explainfix.paper.verdict import InWords, Verdict
 
 
 def above(scores):

@@ -19,12 +19,13 @@ from ...lab.run.folder import Run
 from ...layers import spatial_layers
 from ...zoo import create_model
 from .. import xrays
-from ..contrast import Measure, samples, say_all, signed
+from ..contrast import Measure, samples, say_all
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, Figure, bare, new_figure, tidy
 from ..networks import find_pretrained, missing_note
 from ..scores import Array
 from ..setting import Setting
+from ..verdict import signed
 
 Maps = dict[str, Tensor]  # by layer, or level of the transform: `(channels, h, w)`
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run
-from ..contrast import InWords, Measure, Scores, Verdict, decide, pick, samples
+from ..contrast import Measure, Scores, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import plot_groups
 from ..microscopy import options, test_splits
 from ..networks import count_parameters
 from ..scores import MARGIN, late_means
 from ..setting import Setting
+from ..verdict import InWords, Verdict, decide
 
 TITLES = {
     "unetd": "U-NetD",

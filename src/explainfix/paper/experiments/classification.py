@@ -9,23 +9,12 @@ import numpy as np
 
 from ...lab.measure.statistics import Interval, holm, paired_wilcoxon
 from ...lab.run.folder import Run
-from ..contrast import (
-    InWords,
-    Measure,
-    Scores,
-    Verdict,
-    decide,
-    difference,
-    mean_of,
-    pick,
-    signed,
-    untested,
-    word_of,
-)  # fmt: skip
+from ..contrast import Measure, Scores, mean_of, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..scores import MARGIN, PSINE, STEERED, say_reach
 from ..setting import Setting
+from ..verdict import InWords, Verdict, decide, difference, signed, untested, word_of  # fmt: skip
 from ..xrays import (
     Key,
     all_starts,

@@ -12,12 +12,13 @@ from ...lab.data.loader import Share
 from ...lab.run import metrics
 from ...lab.run.evaluation import collect_outcomes
 from ...lab.run.folder import Run
-from ..contrast import Measure, Scores, difference, pick, signed
+from ..contrast import Measure, Scores, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..microscopy import METHODS, STEERED, Key, plot_curves, test_splits, train_steering
 from ..scores import MARGIN, Array, late_mean
 from ..setting import Setting
+from ..verdict import difference, signed
 
 LIKE, OTHER = IMAGES = ("like", "other")
 

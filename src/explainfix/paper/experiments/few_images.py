@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...lab.run.folder import Run
-from ..contrast import Measure, Scores, difference, mean_of, pick, signed
+from ..contrast import Measure, Scores, mean_of, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..scores import MARGIN, say_reach
 from ..setting import Setting
+from ..verdict import difference, signed
 from ..xrays import Start, brief, configure, finals, options, seeds, starts
 from ..xrays import notes as shared_notes
 

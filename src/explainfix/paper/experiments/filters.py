@@ -18,13 +18,14 @@ from ...lab.run.folder import Run
 from ...layers import spatial_layers
 from ...report import sheets
 from ...zoo import create_model
-from ..contrast import InWords, Measure, Scores, Verdict, decide, mean_of, pick, samples
+from ..contrast import Measure, Scores, mean_of, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, LABELS, Figure, frame_pictures, new_figure, tidy
 from ..networks import create_seeded, find_pretrained, missing_note
 from ..scores import Array
 from ..setting import Setting
 from ..spectral import GUIDED, JOINT, above_even, guided_scores, mean_frequency
+from ..verdict import InWords, Verdict, decide
 
 Shares = Mapping[tuple[str, int], Array]  # of energy, by method and size: `(seeds, size²)`
 

@@ -10,11 +10,12 @@ from typing import Any
 from ...lab.data.dataset import collate
 from ...lab.measure.timing import time_training
 from ...lab.run.folder import Run, open_data
-from ..contrast import Measure, Scores, difference, mean_of, pick, signed
+from ..contrast import Measure, Scores, mean_of, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import plot_groups
 from ..scores import MARGIN, say_reach
 from ..setting import Setting
+from ..verdict import difference, signed
 from ..xrays import Start, configure, finals, lasting, seeds
 from ..xrays import notes as shared_notes
 from ..zeroing import ROUNDS

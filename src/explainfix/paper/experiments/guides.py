@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...lab.run.folder import Run
-from ..contrast import Measure, Scores, difference, mean_of, pick, signed
+from ..contrast import Measure, Scores, mean_of, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import plot_groups
 from ..scores import MARGIN, say_reach
 from ..setting import Setting
+from ..verdict import difference, signed
 from ..xrays import BRIEF, Start, brief, configure, finals, seeds, starts
 from ..xrays import notes as shared_notes
 

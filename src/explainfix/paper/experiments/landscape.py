@@ -20,18 +20,7 @@ from ...lab.run.folder import Run, open_data
 from ...prune import prune_, zero_
 from ...recipe import check_fixed
 from .. import rivals, xrays
-from ..contrast import (
-    InWords,
-    Measure,
-    Rule,
-    Scores,
-    Verdict,
-    decide,
-    mean_of,
-    pick,
-    samples,
-    say_all,
-)  # fmt: skip
+from ..contrast import Measure, Rule, Scores, mean_of, pick, samples, say_all
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS as METHOD_COLOURS
 from ..figures import Figure, new_figure, tidy
@@ -39,6 +28,7 @@ from ..networks import factory
 from ..scores import MARGIN
 from ..setting import Setting
 from ..spectral import focus
+from ..verdict import InWords, Verdict, decide  # fmt: skip
 from ..zeroing import zeroed_options
 
 PLAIN, FIXED, PRUNED = "plain", "fixed", "pruned"

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ...lab.run.folder import Run
-from ..contrast import Measure, Scores, difference, pick, signed
+from ..contrast import Measure, Scores, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
 from ..microscopy import STEERED, options, test_splits, train_methods
 from ..scores import MARGIN, curves, part, say_reach
 from ..setting import Setting
+from ..verdict import difference, signed
 
 METHODS = ("learned", "dct2", *STEERED)  # those of the claims
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...lab.run.folder import Run
-from ..contrast import Measure, Rule, Scores, difference, mean_of, pick, signed
+from ..contrast import Measure, Rule, Scores, mean_of, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import LABELS
 from ..scores import MARGIN, say_reach
 from ..setting import Setting
+from ..verdict import difference, signed
 from ..xrays import Key, Start, finals, starts, train_methods
 from ..xrays import notes as shared_notes
 

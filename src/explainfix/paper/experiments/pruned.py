@@ -14,11 +14,12 @@ from ...lab.data.dataset import collate
 from ...lab.measure.timing import time_training
 from ...lab.run.folder import Run, build_model, open_data
 from ...store import save
-from ..contrast import ANY, InWords, Measure, Scores, Verdict, difference, pick, samples, signed
+from ..contrast import ANY, Measure, Scores, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, Figure, new_figure, tidy
 from ..scores import MARGIN, Array, curve
 from ..setting import Setting
+from ..verdict import InWords, Verdict, difference, signed
 from ..xrays import Start, best_starts, configure, final, finals, rate, seeds
 from ..xrays import notes as shared_notes
 from ..zeroing import ROUNDS, shares_saved, zeroed_options

@@ -14,12 +14,13 @@ from ...lab.run import metrics
 from ...lab.run.evaluation import compute_logits
 from ...lab.run.folder import Run, open_data
 from .. import xrays
-from ..contrast import Measure, Scores, difference, mean_of, pick, signed
+from ..contrast import Measure, Scores, mean_of, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import LABELS
 from ..rivals import gaussian
 from ..scores import MARGIN
 from ..setting import Batches, Setting, first_batches
+from ..verdict import difference, signed
 
 FIXED = ("unchanged", "ghaar")
 METHODS = ("learned", *FIXED)

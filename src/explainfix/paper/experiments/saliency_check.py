@@ -19,23 +19,12 @@ from ...lab.run.evaluation import compute_logits
 from ...lab.run.folder import Run, open_data
 from ...prune import zero_
 from .. import xrays
-from ..contrast import (
-    ANY,
-    InWords,
-    Measure,
-    Scores,
-    Verdict,
-    decide,
-    difference,
-    pick,
-    signed,
-    untested,
-    word_of,
-)
+from ..contrast import ANY, Measure, Scores, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, Figure, new_figure, plot_range, tidy
 from ..scores import MARGIN, Array
 from ..setting import Batches, Setting, first_batches
+from ..verdict import InWords, Verdict, decide, difference, signed, untested, word_of
 
 # What is zeroed first. In all but the last the first spatial layer stays whole: it has one input
 # channel, so that without its most salient kernels nothing of the image is left.

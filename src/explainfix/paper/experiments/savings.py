@@ -17,12 +17,13 @@ from ...lab.measure.statistics import mean_interval
 from ...lab.measure.timing import time_training
 from ...lab.run.folder import Run
 from ...prune import channel_prune_
-from ..contrast import InWords, Measure, Scores, Verdict, decide, pick, samples, untested
+from ..contrast import Measure, Scores, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import Figure, new_figure, tidy
 from ..networks import count_parameters, create_seeded, factory
 from ..scores import curve
 from ..setting import Setting
+from ..verdict import InWords, Verdict, decide, untested
 from ..xrays import NETWORKS, Network, configure, model_name, rate, starts
 from ..xrays import notes as shared_notes
 from ..zeroing import ROUNDS, ZeroedKey, shares_saved, zeroed_options

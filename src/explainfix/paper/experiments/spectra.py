@@ -9,7 +9,7 @@ import numpy as np
 from ...lab.run.folder import Run
 from ...report.heatmap import plot_frequencies
 from .. import xrays
-from ..contrast import InWords, Measure, Rule, Sample, Scores, Verdict, decide, mean_of, samples
+from ..contrast import Measure, Rule, Sample, Scores, mean_of, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..microscopy import train_steering
 from ..networks import find_pretrained, missing_note
@@ -35,6 +35,7 @@ from ..spectral import (
     unevenness,
     untrained_cases,
 )
+from ..verdict import InWords, Verdict, decide
 
 UNETD = "U-NetD"
 UNEVEN = 0.05  # the share of a DCT2 layer's energy that may be off an even spread

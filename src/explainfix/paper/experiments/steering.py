@@ -7,7 +7,7 @@ from typing import Any
 
 from ...lab.measure.statistics import mean_interval, paired_wilcoxon
 from ...lab.run.folder import Run
-from ..contrast import Measure, Scores, difference, mean_of, pick, signed
+from ..contrast import Measure, Scores, mean_of, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import LABELS, Figure, bare, new_figure, plot_groups
 from ..microscopy import METHODS, STEERED, Key, options, plot_curves, test_splits, train_steering
@@ -23,6 +23,7 @@ from ..scores import (
     say_reach,
 )  # fmt: skip
 from ..setting import Setting
+from ..verdict import difference, signed
 
 RAW = "ghaar, as trained"  # scored with the statistics that BatchNorm had from training
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...lab.run.folder import Run
-from ..contrast import ABSENT, InWords, Scores, Verdict, every, pick
+from ..contrast import ABSENT, Scores, pick
 from ..experiment import Claim, Evidence, Experiment
 from ..scores import say_reach
 from ..setting import Setting
+from ..verdict import InWords, Verdict, every
 from ..xrays import NETWORKS, Start, configure, finals, seeds, stand_ins
 from ..xrays import notes as shared_notes
 from ..zeroing import ZeroedKey, nearly_equal, plot_zeroed, zeroed_options, zeroed_table

@@ -18,11 +18,12 @@ from ...lab.data.loader import Share, training_steps
 from ...lab.measure.statistics import mean_interval
 from ...lab.run.folder import Run
 from ...prune import prune_, zero_
-from ..contrast import InWords, Measure, Scores, Verdict, decide, pick
+from ..contrast import Measure, Scores, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import Figure, new_figure, tidy
 from ..networks import create_seeded
 from ..setting import Setting
+from ..verdict import InWords, Verdict, decide
 
 Cell = tuple[str, float]  # a network, and the share of its kernels that is zero
 Found = Mapping[Cell, list[float]]  # the share of all parameters that is gone, a value per seed

@@ -22,10 +22,11 @@ from ...lab.run.checkpoint import writing
 from ...lab.run.folder import is_finished, read_run
 from ...lab.sweep.progress import duration
 from .. import list_experiments
-from ..contrast import Scores, difference, signed
+from ..contrast import Scores
 from ..experiment import ClaimKind
 from ..figures import LABELS
 from ..setting import DATASETS, Scale
+from ..verdict import difference, signed
 from ..xrays import NETWORKS
 from .ledger import LEDGER, write_ledger
 from .record import FORMAT, Record, as_text, read_outcome, read_scores, show

@@ -18,9 +18,10 @@ from typing import Any
 from ...lab.run.checkpoint import writing
 from ...lab.sweep.progress import duration
 from ...report.page import fill_template
-from ..contrast import Scores, Verdict
+from ..contrast import Scores
 from ..experiment import Evidence, Experiment, Rows, judge_claims
 from ..figures import draw_picture
+from ..verdict import Verdict
 
 FORMAT = 2
 OUTCOME, PAGE = "outcome.json", "page.html"
