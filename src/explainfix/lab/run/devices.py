@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from ...backward.pointwise import multiply_pointwise_
 from ...backward.recompute import make_frugal_
 from ...backward.rows import normalise_in_rows_
 from ...extras import needed_for
@@ -33,6 +34,8 @@ def make_ready_(model: nn.Module, *, channels_last: bool, frugal: bool) -> None:
     for parameter in model.parameters():
         parameter.data = to_channels_last(parameter.data)
     normalise_in_rows_(model)
+    if not frugal:  # which asks convolutions what they keep
+        multiply_pointwise_(model)
 
 
 def find_device(accelerator: str, count: int = 1) -> str:
