@@ -5,6 +5,8 @@ layouts, so `is_contiguous` cannot tell them apart and `contiguous` changes noth
 computes in the layout whose strides its input and its kernels have.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -20,10 +22,9 @@ def layout_of(tensor: Tensor) -> torch.memory_format:
     last = CHANNELS_LAST.get(tensor.dim())
     if last is None:
         return torch.contiguous_format
-    usual, other = (
-        torch.empty(tensor.shape, device="meta", memory_format=layout).stride()
-        for layout in (torch.contiguous_format, last)
-    )
+    batch, channel, *sides = range(tensor.dim())
+    other = _strides(tensor.shape, (batch, *sides, channel))
+    usual = _strides(tensor.shape, (batch, channel, *sides))
     return last if tensor.stride() == other != usual else torch.contiguous_format
 
 
@@ -31,3 +32,12 @@ def to_channels_last(tensor: Tensor) -> Tensor:
     """A picture, a volume or a kernel with its channels side by side; anything else as it is."""
     last = CHANNELS_LAST.get(tensor.dim())
     return tensor if last is None else tensor.to(memory_format=last)
+
+
+def _strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """Those of a dense tensor whose dimensions lie in this order, the last side by side."""
+    strides, step = [0] * len(order), 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step *= shape[dim]
+    return tuple(strides)

@@ -107,7 +107,8 @@ class _Backward:
         """That of a node, if it convolved `x`, computed by another, with a layer's parameters."""
         made, _, (bias, _) = node.next_functions
         low = output.dtype in (torch.bfloat16, torch.float16)
-        if x.device.type != "cpu" or not (low or bias is not None):
+        strided = isinstance(layer, PLAIN_CONVOLUTIONS) and max(layer.stride) > 1 < layer.groups
+        if x.device.type != "cpu" or not ((low and strided) or bias is not None):
             return None
         own = dict(layer.named_parameters(recurse=False))
         if "weight" not in own or not private.computes_as(layer, *PLAIN_CONVOLUTIONS):
