@@ -4,7 +4,8 @@
 
 Fixed networks, and the same pruned, of training.py, in bf16 channels last (or float32). PyTorch's
 profiler counts the seconds of each operation; what is left of the step is Python, autograd and the
-profiler itself.
+profiler itself. The last column is what nobody can save: the multiply-adds of the step, at the
+speed of one large product of matrices, as a share of an unprofiled step.
 """
 
 import sys
@@ -14,12 +15,14 @@ from collections import Counter
 import pandas as pd
 import torch
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
 
 from explainfix.lab.measure.ways import Way
 from explainfix.lab.run.process import keep_kernels, prepare_process
 from training import NETWORKS, SETTINGS, make, markdown
 
 STEPS = 5
+SIDE = 4096  # of the matrices whose product is the processor's best
 KINDS = {  # by what is in an operation's name; the first that fits
     "BatchNorm": ("batch_norm",),
     "optimizer": ("adam",),
@@ -59,11 +62,30 @@ def shares(way: Way) -> dict[str, float]:
     return {kind: 100 * found[kind] / sum(found.values()) for kind in COLUMNS}
 
 
+def at_least(way: Way, speed: float) -> float:
+    """The share of a step that its multiply-adds take at this speed, in percent."""
+    with FlopCounterMode(display=False) as counter:
+        way.step()
+    return 100 * counter.get_total_flops() / speed / min(way.time_step() for _ in range(2 * STEPS))
+
+
+def best_speed(dtype: torch.dtype) -> float:
+    """Operations a second of a large product."""
+    a = torch.randn(SIDE, SIDE).to(dtype)
+    seconds = []
+    for _ in range(2 * STEPS):
+        began = time.perf_counter()
+        a @ a
+        seconds.append(time.perf_counter() - began)
+    return 2 * SIDE**3 / min(seconds)
+
+
 def main(arguments: list[str]) -> None:
     setting = "float32, last" if "--float32" in arguments else "bf16, last"
     names = [name for name in arguments if name in NETWORKS]
     prepare_process()
     keep_kernels(50_000)
+    speed = best_speed(torch.float32 if "--float32" in arguments else torch.bfloat16)
     rows = {}
     for name in names or [
         name for name, network in NETWORKS.items() if not network.forms or network.pruned
@@ -71,7 +93,8 @@ def main(arguments: list[str]) -> None:
         for form in NETWORKS[name].all_forms:
             if form == "fixed" or "pruned" in form:
                 way = Way(make(name, form), torch.randn(NETWORKS[name].shape), SETTINGS[setting])
-                rows[f"{name}, {form}"] = {k: f"{v:.0f}" for k, v in shares(way).items()}
+                found = shares(way) | {"arithmetic at least": at_least(way, speed)}
+                rows[f"{name}, {form}"] = {k: f"{v:.0f}" for k, v in found.items()}
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.index.name = f"% of a step, {setting}"
     print(markdown(table))
