@@ -153,3 +153,23 @@ def test_sentences():
 def test_one_run_has_no_interval():
     rule = (Measure("x").each() > 0).for_every("name")
     assert rule.judge(samples({"a": [1.0, 1.1], "b": [1.0]})).word == "not tested"
+
+
+def test_a_difference_turned_round_is_its_negative():
+    scores = random_scores(0)
+    for coarse in (base, DICE.mean("the mean baseline", method="base", seed=ANY)):
+        there, back = (ours - coarse).values(scores), (coarse - ours).values(scores)
+        assert there == {unit: -value for unit, value in back.items()}
+        assert len(there) == 8  # for each of the finer one's
+
+
+def test_what_has_no_partner_has_no_difference():
+    scores = random_scores(0)
+    del scores[Key("large", "base", 3)]
+    assert len((ours - base).values(scores)) == len((base - ours).values(scores)) == 7
+
+
+def test_a_difference_of_quantities_of_other_things_is_an_error():
+    seeds, networks = DICE.mean("a", method="a", network=ANY), DICE.mean("b", method="b", seed=ANY)
+    with pytest.raises(TypeError, match="'b' is not for each"):
+        _ = seeds - networks

@@ -124,15 +124,25 @@ class Quantity:
     values: Callable[[Scores], Values]
 
     def __sub__(self, other: Quantity) -> Quantity:
+        """The difference for each unit of the finer of the two, if both have it."""
+        finer, coarser = (self, other) if len(self.fields) >= len(other.fields) else (other, self)
+        if not set(coarser.fields) <= set(finer.fields):
+            raise TypeError(f"{coarser.phrase!r} is not for each {list(finer.fields)}")
+
         def values(scores: Scores) -> Values:
-            theirs = other.values(scores)
+            fine, coarse = finer.values(scores), coarser.values(scores)
+            sign = 1 if finer is self else -1
+            wholes = {
+                unit: tuple(pair for pair in unit if pair[0] in coarser.fields) for unit in fine
+            }
             return {
-                unit: value - theirs[tuple(pair for pair in unit if pair[0] in other.fields)]
-                for unit, value in (self.values(scores) if theirs else {}).items()
+                unit: sign * (fine[unit] - coarse[whole])
+                for unit, whole in wholes.items()
+                if whole in coarse
             }
 
         phrase = f"{self.phrase} less {other.phrase}"
-        return Quantity(self.measure, phrase, self.fields, values)
+        return Quantity(self.measure, phrase, finer.fields, values)
 
     def __gt__(self, low: float) -> Rule:
         return Rule(self, low)

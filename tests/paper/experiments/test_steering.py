@@ -86,7 +86,7 @@ def test_the_best_run_is_chosen_on_validation_and_the_papers_way_on_test():
 
 def test_runs_with_and_without_averaged_statistics_differ_in_nothing_else(tmp_path):
     runs = steering.train(Setting("cpu", folder=tmp_path, dry=True))
-    assert len(runs) == 6 * 6 + 3
+    assert len(runs) == 6 * 12 + 3
     for seed in range(3):
         raw, anew = (runs[Key(m, seed)].config for m in (steering.RAW, "ghaar"))
         assert (raw.recalibrate, anew.recalibrate) == (0, 25)
