@@ -24,6 +24,7 @@ from training import NETWORKS, SETTINGS, make, markdown
 STEPS = 5
 SIDE = 4096  # of the matrices whose product is the processor's best
 KINDS = {  # by what is in an operation's name; the first that fits
+    "pointwise, as products": ("::mm", "::addmm"),
     "BatchNorm": ("batch_norm",),
     "optimizer": ("adam",),
     "copies, casts": ("copy_", "_to_copy", "contiguous", "fill_", "zero_"),

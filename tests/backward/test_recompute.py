@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import explainfix as xf
-from explainfix.backward import rows
+from explainfix.backward import recompute, rows
 from explainfix.backward.frozen import is_lean, make_ordinary
 from explainfix.backward.recompute import make_frugal_, undo_frugal_
 from explainfix.backward.saved import kept_for_backward
@@ -247,3 +247,58 @@ def test_gradients_are_those_of_the_ordinary_frozen_network(spec):
     assert gradients[0].keys() == gradients[1].keys()
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-9, atol=1e-9)
+
+
+class Standardised(nn.Conv2d):
+    """Convolves with another weight than its own."""
+
+    def forward(self, input):
+        return self._conv_forward(input, self.weight - self.weight.mean(), self.bias)
+
+
+def large(monkeypatch, kind=nn.Conv2d, *, fixed=True):
+    """A network with a layer that counts as large, and its frugal copy, for free."""
+    monkeypatch.setattr(recompute, "LARGE", 8 * 8 * 9)
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), kind(8, 8, 3, bias=False), nn.Conv2d(8, 2, 1))
+    if fixed:
+        xf.fix_(model, "ghaar")
+    frugal = copy.deepcopy(model)
+    make_frugal_(frugal, free=True)
+    return model, frugal
+
+
+def kept_in_bf16(model, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        return kept_for_backward(model, x)
+
+
+def test_a_large_fixed_weight_is_cast_again(monkeypatch):
+    model, frugal = large(monkeypatch)
+    x = torch.randn(2, 3, 8, 8)
+    results = passes(model, x, dtype=torch.bfloat16), passes(frugal, x, dtype=torch.bfloat16)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    assert kept_in_bf16(model, x) - kept_in_bf16(frugal, x) == 2 * 8 * 8 * 9
+    assert kept_for_backward(model, x) == kept_for_backward(frugal, x)
+
+
+@pytest.mark.parametrize("why", ["learned", "another weight", "small"])
+def test_other_weights_are_kept_as_they_were(why, monkeypatch):
+    kind = Standardised if why == "another weight" else nn.Conv2d
+    model, frugal = large(monkeypatch, kind, fixed=why != "learned")
+    if why == "small":
+        monkeypatch.setattr(recompute, "LARGE", 8 * 8 * 9 + 1)
+        make_frugal_(frugal, free=True)
+    x = torch.randn(2, 3, 8, 8)
+    assert kept_in_bf16(model, x) == kept_in_bf16(frugal, x)
+    results = passes(model, x, dtype=torch.bfloat16), passes(frugal, x, dtype=torch.bfloat16)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_a_fixed_weight_that_changes_before_the_backward_pass_is_an_error(monkeypatch):
+    _, frugal = large(monkeypatch)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = frugal(torch.randn(2, 3, 8, 8))
+    with torch.no_grad():
+        frugal[1].weight.mul_(2)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        y.sum().backward()

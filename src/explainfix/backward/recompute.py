@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import private
-from ..layers import Convolution
+from ..layers import PLAIN_CONVOLUTIONS, Convolution
 from .frozen import is_frozen, node_of
 from .rows import normalise_rows
 from .saved import keep_instead
@@ -26,6 +26,7 @@ _SMOOTH = (nn.SiLU, nn.CELU, nn.ELU, nn.SELU, nn.GELU, nn.Hardswish, nn.Mish)  #
 
 # A pointwise convolution that widens this much is computed again: it keeps little and makes much.
 WIDER = 4
+LARGE = 2**17  # weights of a fixed layer whose cast to low precision is done again
 _BIAS, _AGAIN = (
     "explainfix bias",
     "explainfix again",
@@ -38,15 +39,17 @@ def make_frugal_(model: nn.Module, *, free: bool = False) -> None:
     What a pointwise convolution widens `WIDER` times or more before a BatchNorm is computed again
     from what that convolution keeps anyway. A smooth activation after a BatchNorm, and a ReLU or
     its like between a BatchNorm and a fixed layer, keeps nothing: the BatchNorm's output is
-    computed again from its input. A ReLU6 or LeakyReLU before a learned convolution keeps what that
-    one keeps. Other ReLUs before a fixed layer keep a mask. Outputs and gradients are the same, on
-    a CPU bit for bit. With `free` only what costs no operation is done, which is the last but one.
-    `undo_frugal_` undoes it.
+    computed again from its input. Other ReLUs before a fixed layer keep a mask. A ReLU6 or
+    LeakyReLU before a learned convolution keeps what that one keeps, and under autocast a large
+    fixed weight is cast again. Outputs and gradients are the same, on a CPU bit for bit. With
+    `free` only these last two are done, which cost next to nothing. `undo_frugal_` undoes it.
     """
     undo_frugal_(model)
     for module in model.modules():
         if isinstance(module, Convolution):
             private.add_hook(module, _after_learned if free else _after_convolution)
+            if module.weight.numel() >= LARGE and not module.weight.requires_grad:
+                private.add_hook(module, _after_fixed)
         elif isinstance(module, _BATCH_NORMS) and not free:
             private.add_hook(module, _after_norm)
         elif isinstance(module, _SMOOTH) and not free:
@@ -104,7 +107,18 @@ def _after_convolution(layer: nn.Module, args: tuple[Any, ...], output: Tensor) 
         )
 
 
-_HOOKS = (_after_norm, _after_smooth, _after_learned, _after_convolution)
+def _after_fixed(layer: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    """Forget the weight as autocast made it, if it is the layer's own and fixed."""
+    made = node_of(output, "Convolution")
+    kept = private.saved_values(made, "weight") if made is not None and is_frozen(made) else None
+    own = dict(layer.named_parameters(recurse=False)).get("weight")
+    if kept is None or own is None or not private.computes_as(layer, *PLAIN_CONVOLUTIONS):
+        return  # some standardise or scale their weight first
+    if kept[0].dtype != own.dtype:
+        keep_instead(made, "weight", lambda cast: _Cast(_Same.of(own), cast.dtype))
+
+
+_HOOKS = (_after_norm, _after_smooth, _after_learned, _after_convolution, _after_fixed)
 
 
 def _activated(args: tuple[Any, ...], output: Tensor) -> tuple[Any, Any]:
@@ -149,6 +163,19 @@ class _Same:
                 "pass was changed in place since: train without frugal, or undo_frugal_(model)"
             )
         return self.tensor
+
+
+@dataclass(frozen=True)
+class _Cast:
+    """A weight in another precision, to be cast again."""
+
+    weight: _Same
+    dtype: torch.dtype
+
+    own: ClassVar[tuple[Tensor, ...]] = ()
+
+    def restore(self) -> Tensor:
+        return self.weight.restore().to(self.dtype)
 
 
 @dataclass(frozen=True)
