@@ -1,11 +1,12 @@
 """Races tell ratios, and when they are known well enough."""
 
-import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+from explainfix.lab.measure import timing
 from explainfix.lab.measure.timing import Timing, take_turns, time_training
 
 
@@ -42,12 +43,19 @@ def test_contestants_take_turns_and_the_first_round_does_not_count():
     assert [len(times) for times in done.times.values()] == [5, 5]
 
 
-def test_it_ends_when_ratios_are_narrow_or_time_is_up():
-    naps = {"short": lambda: time.sleep(0.001), "long": lambda: time.sleep(0.004)}
+def test_it_ends_when_ratios_are_narrow_or_time_is_up(monkeypatch):
+    now = [0.0]
+
+    def nap(seconds):
+        now[0] += seconds
+
+    clock = SimpleNamespace(perf_counter=lambda: now[0], monotonic=lambda: now[0])
+    monkeypatch.setattr(timing, "time", clock)
+    naps = {"short": lambda: nap(0.001), "long": lambda: nap(0.004)}
     done = take_turns(naps, rounds=40, narrow=2.0)
     assert len(done.times["long"]) == 7
-    assert done.ratio("long").middle == pytest.approx(4, rel=0.5)
-    assert len(take_turns(naps, rounds=1000, narrow=0, seconds=0.02).times["long"]) < 100
+    assert done.ratio("long").middle == pytest.approx(4)
+    assert len(take_turns(naps, rounds=1000, narrow=0, seconds=0.022).times["long"]) == 4
 
 
 def test_networks_race_and_learn_by_it():
