@@ -302,3 +302,9 @@ def test_a_fixed_weight_that_changes_before_the_backward_pass_is_an_error(monkey
         frugal[1].weight.mul_(2)
     with pytest.raises(RuntimeError, match="changed in place"):
         y.sum().backward()
+
+
+def test_a_layer_without_weights_yet_can_be_frugal():
+    model = nn.Sequential(nn.LazyConv2d(4, 3))
+    make_frugal_(model)
+    assert model(torch.randn(1, 3, 8, 8)).shape == (1, 4, 6, 6)

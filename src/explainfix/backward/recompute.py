@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from .. import private
 from ..layers import PLAIN_CONVOLUTIONS, Convolution
@@ -48,7 +49,8 @@ def make_frugal_(model: nn.Module, *, free: bool = False) -> None:
     for module in model.modules():
         if isinstance(module, Convolution):
             private.add_hook(module, _after_learned if free else _after_convolution)
-            if module.weight.numel() >= LARGE and not module.weight.requires_grad:
+            fixed = not (is_lazy(module.weight) or module.weight.requires_grad)
+            if fixed and module.weight.numel() >= LARGE:
                 private.add_hook(module, _after_fixed)
         elif isinstance(module, _BATCH_NORMS) and not free:
             private.add_hook(module, _after_norm)
