@@ -70,7 +70,7 @@ def write_explanation(why: Explanation, path: Path) -> None:
 def read_explanation(path: Path) -> Explanation:
     """What `write_explanation` wrote, or a `ValueError` that says it is something else."""
     try:
-        return _rebuild(_read(path))
+        return rebuild(_read(path))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{str(path)!r} holds no explanation ({error!r})") from None
 
@@ -108,7 +108,8 @@ def _is_gap(value: object) -> bool:
     return value in (None, "") or (isinstance(value, float) and math.isnan(value))
 
 
-def _rebuild(record: dict[str, Any]) -> Explanation:
+def rebuild(record: dict[str, Any]) -> Explanation:
+    """The explanation whose `as_dict` this is."""
     spectra: dict[str, Spectrum] = {}
     facts: dict[str, Layer] = {}
     made: dict[tuple[int, ...], Basis] = {}

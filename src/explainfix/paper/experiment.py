@@ -79,7 +79,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure or table of the paper. `train` does its runs, `judge` looks at them."""
+    """A figure or table of the paper. `train` does its runs, `judge` looks at them.
+
+    `measure` is what `judge` measures of weights, of some of the runs: it is kept (`Setting`).
+    """
 
     name: str
     title: str
@@ -89,6 +92,7 @@ class Experiment:
     judge: Callable[[Setting, Any], Evidence]  # of the runs, by the experiment's own keys
     train: Callable[[Setting], dict[Any, Run]] = lambda _: {}
     needs: tuple[Kind, ...] = ()
+    measure: Callable[[Setting, Any], Mapping[Any, Any]] | None = None
 
 
 def judge_claims(

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..extras import require
 from ..lab.run.folder import Run, is_finished
-from .experiment import Experiment
+from .experiment import Experiment, list_experiments
 from .experiment import find_experiment as find_experiment
 from .results.record import (
     FORMAT,
@@ -52,6 +52,18 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
     record = write_outcome(folder, experiment, evidence, about)
     write_page(folder, record)
     return record
+
+
+def measure_finished(setting: Setting) -> None:
+    """What experiments measure of weights, of the runs that are there, so that it is kept."""
+    for name in list_experiments():
+        experiment = find_experiment(name)
+        if experiment.measure is None:
+            continue
+        runs = experiment.train(replace(setting, dry=True))
+        there = {key: run for key, run in runs.items() if is_finished(run.folder)}
+        if there:
+            experiment.measure(setting, there)
 
 
 def describe_runs(runs: Mapping[Any, Run]) -> dict[str, Any]:

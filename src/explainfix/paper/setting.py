@@ -15,7 +15,7 @@ from ..lab.data.loader import evaluation_batches
 from ..lab.run.config import RunConfig
 from ..lab.run.folder import Run, find_folder, is_finished
 from ..registry import unknown
-from .results.ledger import Entry, ledger_name
+from .results.ledger import Entry, ledger_name, note_measured, read_measured
 
 if TYPE_CHECKING:
     from ..lab.sweep.sweep import SweepReport, Workers
@@ -126,19 +126,29 @@ class Setting:
         """The dataset itself, with `options` over those of the scale."""
         return open_dataset(self.data(kind), **(self.data_options(kind) | options))
 
-    def sweep(self, configs: Mapping[K, RunConfig]) -> dict[K, Run]:
+    def sweep(
+        self,
+        configs: Mapping[K, RunConfig],
+        *,
+        after: Mapping[K, Run] | None = None,
+        make: Callable[[Mapping[K, Run]], object] | None = None,
+    ) -> dict[K, Run]:
         """The runs of these configs by the same keys, each read, known or done.
 
-        One that is known has no weights: what opens its model asks `with_weights` first.
+        One that is known has no weights: what opens its model asks `with_weights` first. `after`
+        has the run that each begins with: of those that are to be done the weights are seen to, or
+        what `make` makes of it.
         """
         planned = {key: self._planned(config) for key, config in configs.items()}
         if self.dry:
             return planned
+        after = after or {}
         known = {
             key: replace(run, history=entry.history, result=entry.result)
             for key, run in planned.items()
-            if (entry := self.known.get(ledger_name(run.config))) and not is_finished(run.folder)
+            if (entry := self._entry(run, after.values())) and not is_finished(run.folder)
         }
+        (make or self.with_weights)({k: run for k, run in after.items() if k not in known})
         labels = {key: " ".join(map(str, vars(key).values())) for key in configs}
         left = {labels[key]: config for key, config in configs.items() if key not in known}
         done = self._train(left)
@@ -151,6 +161,32 @@ class Setting:
         names = {key: run.folder.name for key, run in runs.items()}
         done = self._train({names[key]: run.config for key, run in runs.items()})
         return {key: done[names[key]] for key in runs}
+
+    def measure(
+        self, runs: Mapping[K, Run], name: str, measure: Callable[[K, Run], Any]
+    ) -> dict[K, Any]:
+        """What is measured of the weights of each run: known, read, or done and kept.
+
+        What is on disk comes first. Others are trained and measured a few at a time, so that what
+        is done stays whenever this ends. Another measurement needs another name.
+        """
+        found: dict[K, Any] = {}
+        for key, run in runs.items():
+            entry = self._entry(run)
+            there = (entry.measured if entry else {}) | read_measured(run.folder)
+            if name in there:
+                found[key] = there[name]
+        left = [key for key in runs if key not in found]
+        left.sort(key=lambda key: not is_finished(runs[key].folder))
+        few = self.workers.count if self.workers else 1
+        for some in self.tracked([left[i : i + few] for i in range(0, len(left), few)], name):
+            for key, run in self.with_weights({key: runs[key] for key in some}).items():
+                found[key] = measure(key, run)
+                note_measured(run.folder, name, found[key])
+        return {key: found[key] for key in runs}
+
+    def _entry(self, run: Run, others: Iterable[Run] = ()) -> Entry | None:
+        return self.known.get(ledger_name(run.config, others)) if self.known else None
 
     def _train(self, configs: Mapping[str, RunConfig]) -> dict[str, Run]:
         """The runs of these configs, each done or read; progress shows the labels."""

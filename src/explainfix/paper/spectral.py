@@ -16,6 +16,7 @@ from torch import nn
 from ..explanation import Explanation, explain, saliency
 from ..explanation.advice import stage_of
 from ..explanation.compare import spectral_distance
+from ..explanation.file import rebuild
 from ..filters.dct2 import frequency_order
 from ..fix import fix_
 from ..lab.data.dataset import Dataset
@@ -40,6 +41,8 @@ _MOVED = Measure(
 )
 _GUIDED = _MOVED.mean("GuidedSteer", name="GuidedSteer") < MOVED
 RESAMPLED = "its guide, resampled"
+# What is kept of a trained network.
+PLAIN, WEIGHTED, BY_GRADIENT, CHANGED = "plain", "weighted", "by gradient", "changed layers"
 
 
 def _judge_guided(scores: Scores) -> Verdict:
@@ -140,31 +143,63 @@ class Case:
     changed: int | None  # fixed layers that training changed; `None` if it was not trained
 
 
-def trained_cases(
+def measure_spectra(
     setting: Setting, runs: Mapping[Key, Run], weighed: Callable[[Key], bool]
-) -> Iterator[Case]:
-    """The runs, those that are `weighed` with saliency; what is learned by the gradient too."""
+) -> dict[Key, dict[str, Any]]:
+    """The spectra of runs, those that are `weighed` with saliency; what is learned in all ways."""
     batches: dict[str, Batches] = {}
-    for key, run in setting.tracked(list(setting.with_weights(runs).items()), "Explaining"):
+
+    def look(key: Key, run: Run) -> dict[str, Any]:
         model, data = run.model("best"), run.config.data
         learned = key.method == "learned"
-        weighted = by_gradient = None
+        found: dict[str, Any] = {PLAIN: packed(explain(model, title=key.network))}
         if learned or weighed(key):
             if data not in batches:
                 batches[data] = some_batches(setting, open_data(run.config))
             wrapped = key.network.replace(", ", "\n")  # below its bars
-            weighted = weigh(model, batches[data], wrapped)
+            found[WEIGHTED] = packed(weigh(model, batches[data], wrapped))
         if learned:
             by_gradient = weigh(model, batches[data], key.network, kind="gradient")
-        yield Case(
-            key.network,
-            key.method,
-            key.seed,
-            explain(model, title=key.network),
-            weighted,
-            by_gradient,
-            None if learned else len(changed_layers(model)),
+            found[BY_GRADIENT] = packed(by_gradient)
+        else:
+            found[CHANGED] = len(changed_layers(model))
+        return found
+
+    return setting.measure(runs, "spectra", look)
+
+
+def trained_cases(measured: Mapping[Key, Mapping[str, Any]]) -> Iterator[Case]:
+    """The runs that were measured."""
+    for key, found in measured.items():
+        plain, weighted, by_gradient = (
+            unpacked(found[name]) if name in found else None
+            for name in (PLAIN, WEIGHTED, BY_GRADIENT)
         )
+        assert plain is not None
+        changed = found.get(CHANGED)
+        yield Case(key.network, key.method, key.seed, plain, weighted, by_gradient, changed)
+
+
+def packed(why: Explanation) -> dict[str, Any]:
+    """An explanation in few characters: a row a layer, numbers of five digits."""
+    record = why.as_dict()
+    layers = record.pop("layers")
+    return record | {
+        "columns": list(layers[0]),
+        "rows": [_short([*row.values()]) for row in layers],
+    }
+
+
+def unpacked(record: Mapping[str, Any]) -> Explanation:
+    """The explanation that was packed."""
+    layers = [dict(zip(record["columns"], row, strict=True)) for row in record["rows"]]
+    return rebuild({**record, "layers": layers})
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_short(each) for each in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def weigh(

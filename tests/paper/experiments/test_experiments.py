@@ -10,8 +10,15 @@ import pytest
 
 from explainfix.lab.run.folder import read_run
 from explainfix.paper import experiments, list_experiments
-from explainfix.paper.reproduce import find_experiment, reproduce
-from explainfix.paper.results.ledger import Entry, ledger_name
+from explainfix.paper.reproduce import find_experiment, measure_finished, reproduce
+from explainfix.paper.results.ledger import (
+    MEASURED,
+    Entry,
+    ledger_name,
+    read_ledger,
+    read_measured,
+    write_ledger,
+)
 from explainfix.paper.results.record import judge_again
 from explainfix.paper.setting import Setting
 
@@ -43,7 +50,7 @@ def test_runs_that_are_known_are_done_for_their_weights_alone(name, smoke_folder
     """Whatever opens a model has asked for its weights."""
     setting = Setting("smoke", folder=smoke_folder)
     runs = find_experiment(name).train(setting).values()
-    known = {ledger_name(run.config): Entry(list(run.history), run.result) for run in runs}
+    known = {ledger_name(run.config, runs): Entry(list(run.history), run.result) for run in runs}
     there = smoke_folder / "there"
     shutil.move(setting.runs, there) if runs else there.mkdir()
 
@@ -52,7 +59,8 @@ def test_runs_that_are_known_are_done_for_their_weights_alone(name, smoke_folder
         planned = replace(setting, dry=True)._planned
         folders = {label: planned(config).folder for label, config in configs.items()}
         for folder in set(folders.values()):
-            shutil.copytree(there / folder.name, folder, dirs_exist_ok=True)
+            unmeasured = shutil.ignore_patterns(MEASURED)
+            shutil.copytree(there / folder.name, folder, ignore=unmeasured, dirs_exist_ok=True)
         return {label: read_run(folder) for label, folder in folders.items()}
 
     monkeypatch.setattr("explainfix.lab.sweep.sweep.sweep", sweep)
@@ -62,6 +70,24 @@ def test_runs_that_are_known_are_done_for_their_weights_alone(name, smoke_folder
         shutil.rmtree(setting.runs, ignore_errors=True)
         shutil.move(there, setting.runs)
     assert record["runs"] == sorted({run.folder.name for run in runs})
+
+
+def test_what_experiments_measure_is_measured_of_the_runs_that_are_there(tmp_path):
+    setting = Setting("smoke", folder=tmp_path)
+    planned = find_experiment("saliency-check").train(replace(setting, dry=True))
+    key = next(iter(planned))
+    [run] = setting.sweep({key: planned[key].config}).values()
+    measure_finished(setting)
+    assert [path.name for path in setting.runs.iterdir()] == [run.folder.name]
+    found = read_measured(run.folder)
+    assert {"saliency-check", "robustness", "spectra"} <= set(found)
+
+    file = tmp_path / "runs.jsonl"
+    write_ledger(file, [run])
+    elsewhere = Setting("smoke", folder=tmp_path / "elsewhere", known=read_ledger(file))
+    measured = find_experiment("saliency-check").measure(elsewhere, {key: planned[key]})
+    assert measured == {key: found["saliency-check"]}
+    assert not elsewhere.runs.exists()
 
 
 @pytest.mark.parametrize("name", list_experiments())

@@ -124,8 +124,11 @@ def test_the_learned_network_is_the_fixed_one_before_its_training(tmp_path):
     """The same cuts and the same weights, and nothing fixed."""
     dry = Setting("smoke", folder=tmp_path, dry=True)
     start, share = pruned.points(dry)[-1]
-    run = pruned.train(dry)[Key(start.family, "unchanged", share, "twice", 0)]
-    model = load(pruned.pruned_file(Setting("smoke", folder=tmp_path), run))
+    key = Key(start.family, "unchanged", share, "twice", 0)
+    run = pruned.train(dry)[key]
+    setting = Setting("smoke", folder=tmp_path)
+    pruned.make_pruned(setting, {key: run})
+    model = load(pruned.pruned_file(setting, run))
     fixed = build_model(run.config, open_data(run.config))
     assert recipes(fixed)
     assert not recipes(model)

@@ -1,5 +1,7 @@
 """The rules of spectra on networks whose spectra are known by hand."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -29,6 +31,27 @@ def network(*numbers):
 def explained(model, *weights):
     scores = {str(i): torch.full((4, 1), float(w)) for i, w in enumerate(weights)}
     return explain(model, saliency=scores)
+
+
+@pytest.mark.parametrize("weights", [(), (9, 1, 2)])
+def test_a_packed_explanation_says_the_same_to_four_digits(weights):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 8, 3), nn.Conv2d(8, 4, (3, 5)))
+    fix_(model, "ghaar", layers=["1"])
+    scores = {path: w * torch.rand(model[int(path)].weight.shape[:2])
+              for path, w in zip("012", weights, strict=False)}  # fmt: skip
+    why = explain(model, saliency=scores or None, title="a\nb")
+    text = json.dumps(spectral.packed(why), allow_nan=False)
+    again = spectral.unpacked(json.loads(text))
+    assert again.as_dict().keys() == why.as_dict().keys()
+    assert (again.title, again.weighted, list(again)) == (why.title, bool(weights), list(why))
+    for path, layer in why.layers.items():
+        assert again.layers[path].fixed_by == layer.fixed_by
+        assert again.layers[path].low_share == pytest.approx(layer.low_share, rel=1e-4)
+        assert torch.allclose(again[path].ed, why[path].ed.double(), rtol=1e-4)
+        assert (again[path].e0 is None) == (why[path].e0 is None)
+    for shape, total in why.totals.items():
+        assert torch.allclose(again.totals[shape].ed, total.ed.double(), rtol=1e-4)
 
 
 def test_the_lead_of_low_frequencies_by_hand():

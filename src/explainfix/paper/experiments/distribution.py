@@ -88,7 +88,11 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     else:
         groups = substitute(setting)
         names = (groups[0].name, groups[1].name)
-        scores = score_groups(setting, runs, groups)
+        scores = {
+            ScoreKey(images, key.method, key.seed): dice
+            for key, both in score_groups(setting, runs, groups).items()
+            for images, dice in both.items()
+        }
     return Evidence(
         scores={"Dice": scores},
         untested={} if official else {"higher": "stage2 is not in this data"},
@@ -144,19 +148,30 @@ def order_by_distance(rows: Array, known: Array) -> list[int]:
 
 def score_groups(
     setting: Setting, runs: Mapping[Key, Run], groups: tuple[Group, Group]
-) -> dict[ScoreKey, float]:
+) -> dict[Key, dict[str, float]]:
     """Dice of the best weights (by validation) of every run on each group."""
+    return setting.measure(runs, EXPERIMENT.name, lambda _, run: score_both(run, groups))
+
+
+def measure(setting: Setting, runs: Mapping[Key, Run]) -> dict[Key, dict[str, float]]:
+    """The same, where the groups stand for stage2."""
+    if "stage2" in test_splits(setting):
+        return {}
+    return score_groups(setting, runs, substitute(setting))
+
+
+def score_both(run: Run, groups: tuple[Group, Group]) -> dict[str, float]:
+    """Dice of a run's best weights on each group."""
+    model = run.model("best")
+    known: dict[int, metrics.Outcomes] = {}
     found = {}
-    for key, run in setting.tracked(list(setting.with_weights(runs).items()), "Evaluating"):
-        model = run.model("best")
-        known: dict[int, metrics.Outcomes] = {}
-        for images, group in zip(IMAGES, groups, strict=True):
-            data = id(group.dataset)
-            if data not in known:
-                known[data] = collect_outcomes(model, group.dataset, "test", Share(1))
-            whole = known[data]
-            part = metrics.Outcomes(whole.task, whole.classes, whole.values[list(group.indices)])
-            found[ScoreKey(images, key.method, key.seed)] = metrics.score(part)["dice"].value
+    for images, group in zip(IMAGES, groups, strict=True):
+        data = id(group.dataset)
+        if data not in known:
+            known[data] = collect_outcomes(model, group.dataset, "test", Share(1))
+        whole = known[data]
+        part = metrics.Outcomes(whole.task, whole.classes, whole.values[list(group.indices)])
+        found[images] = metrics.score(part)["dice"].value
     return found
 
 
@@ -229,4 +244,5 @@ EXPERIMENT = Experiment(
     },
     train=train_steering,
     judge=judge,
+    measure=measure,
 )

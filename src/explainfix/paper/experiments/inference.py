@@ -61,15 +61,16 @@ def train(setting: Setting) -> dict[ZeroedKey, Run]:
             for seed in seeds(setting, start, paper=6)
         }
     )
-    later = {}
-    for key, trained in setting.with_weights(first).items():
+    later, after = {}, {}
+    for key, trained in first.items():
         start, share = begins[key.family]
         on = {"model": str(trained.folder), "weights": None}
         method = key.method.partition(" ")[0]
         key = replace(key, method=method, zeroed=share if method == "unchanged" else 0.0)
         changes = zeroed_options(setting, share) if key.zeroed else {}
         later[key] = configure(setting, start, "learned", key.seed, **on, **changes)
-    return first | setting.sweep(later)
+        after[key] = trained
+    return first | setting.sweep(later, after=after)
 
 
 def judge(setting: Setting, runs: Mapping[ZeroedKey, Run]) -> Evidence:

@@ -197,18 +197,21 @@ def train(setting: Setting) -> dict[Key, Run]:
 
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Measure every approach."""
-    runs = setting.with_weights(runs)
-    mine = {name: pick(runs, approach=name) for name in TITLES}
-    config = mine[PLAIN][0].config
+    focused = measure_focus(setting, runs)
+    first = setting.with_weights({name: runs[Key(name, 0)] for name in TITLES})
+    config = first[PLAIN].config
     steps = training_steps(open_data(config), "train", Share(config.batch_size), seed=0, epoch=0)
     images, _ = next(steps)[0]
-    racing = {name: found[0].model("best") for name, found in mine.items()}
+    racing = {name: run.model("best") for name, run in first.items()}
     rounds = setting.pick(smoke=3, cpu=12, paper=30)
     seconds = time_training(racing, images, rounds=rounds, narrow=0).times
     found = {
-        name: measure(mine[name], seconds[name], images)
+        name: measure(
+            first[name], images, seconds[name], pick(runs, approach=name),
+            pick(focused, approach=name),
+        )
         for name in setting.tracked(list(TITLES), "Measuring")
-    }
+    }  # fmt: skip
     return Evidence(
         scores=as_scores(found),
         tables={
@@ -219,20 +222,30 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
             "Time of a training step and memory kept for it, relative to the plain network, and "
             "test AUC; dots are rounds, or seeds, diamonds their median": plot(found)
         },
-        notes=notes(setting, len(mine[PLAIN]), len(images))
+        notes=notes(setting, len(pick(runs, approach=PLAIN)), len(images))
         + xrays.notes(setting, runs, usual=False)[:-1],
     )
 
 
-def measure(runs: list[Run], seconds: list[float], images: Tensor) -> Measured:
-    """One approach, from its runs and a batch."""
-    models = [run.model("best") for run in runs]
-    parameters = list(models[0].parameters())
-    kept = kept_for_backward(models[0].train(), images)
-    bare = [rivals.settle_(model).eval() for model in models]
-    applied, compatible = apply_explainfix(bare[0], images[:4])
+def measure_focus(setting: Setting, runs: Mapping[Key, Run]) -> dict[Key, float]:
+    """How focused the spectra of each run's network are."""
+
+    def look(_: Key, run: Run) -> float:
+        return focus(explain(rivals.settle_(run.model("best")).eval()))
+
+    return setting.measure(runs, EXPERIMENT.name, look)
+
+
+def measure(
+    first: Run, images: Tensor, seconds: list[float], runs: list[Run], focused: list[float]
+) -> Measured:
+    """One approach, from its first network and a batch, and from all its runs."""
+    model = first.model("best")
+    parameters = list(model.parameters())
+    kept = kept_for_backward(model.train(), images)
+    applied, compatible = apply_explainfix(rivals.settle_(model).eval(), images[:4])
     return Measured(
-        focus=[focus(explain(model)) for model in bare],
+        focus=focused,
         auc=[xrays.final(run) for run in runs],
         seconds=seconds,
         kept=kept,
@@ -355,4 +368,5 @@ EXPERIMENT = Experiment(
     },
     train=train,
     judge=judge,
+    measure=measure_focus,
 )

@@ -192,25 +192,29 @@ def train(setting: Setting) -> dict[Key, Run]:
     runs = setting.sweep(configs)
     begins = {start.family: start for start, _ in points(setting)}
     fixed = {k: r for k, r in runs.items() if k.method == "unchanged" and k.rate == TWICE}
-    alike = {}
-    for key, run in setting.tracked(list(fixed.items()), "Pruning"):
+    alike, after = {}, {}
+    for key, run in fixed.items():
         whole = {"model": str(pruned_file(setting, run)), "weights": None} | rates[TWICE]
-        start = begins[key.family]
-        alike[replace(key, method="learned")] = configure(
-            setting, start, "learned", key.seed, **whole
-        )
-    return runs | setting.sweep(alike)
+        key, start = replace(key, method="learned"), begins[key.family]
+        alike[key] = configure(setting, start, "learned", key.seed, **whole)
+        after[key] = run
+    return runs | setting.sweep(alike, after=after, make=lambda some: make_pruned(setting, some))
+
+
+def make_pruned(setting: Setting, runs: Mapping[Key, Run]) -> None:
+    """Write the networks that fixed pruned runs began with, their filters learnable."""
+    for run in setting.tracked(list(runs.values()), "Pruning"):
+        file = pruned_file(setting, run)
+        if not file.is_file():
+            model = build_model(run.config, open_data(run.config))
+            unfix_(model)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            save(model, file)
 
 
 def pruned_file(setting: Setting, run: Run) -> Path:
-    """The network that a fixed pruned run began with, its filters learnable, in a file."""
-    file = setting.folder / "weights" / f"pruned-{run.folder.name}.safetensors"
-    if not setting.dry and not file.is_file():
-        model = build_model(run.config, open_data(run.config))
-        unfix_(model)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        save(model, file)
-    return file
+    """Where the network is that a fixed pruned run began with."""
+    return setting.folder / "weights" / f"pruned-{run.folder.name}.safetensors"
 
 
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:

@@ -63,17 +63,9 @@ def train(setting: Setting) -> dict[xrays.Key, Run]:
 
 def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
     """Score the best weights of every run on clean and corrupted test images."""
-    data = open_data(next(iter(runs.values())).config)
-    clean = first_batches(data, "test", setting.pick(smoke=1, cpu=None, paper=None), size=64)
-    sets = {"": clean} | {
-        name: [(corrupt(images), targets) for images, targets in clean]
-        for name, corrupt in CORRUPTIONS.items()
-    }
     titles = xrays.titles(setting)
     scores, whole = {}, {}
-    for key, run in setting.tracked(list(setting.with_weights(runs).items()), "Scoring"):
-        model = run.model("best").eval()
-        found = {name: score(model, batches, data) for name, batches in sets.items()}
+    for key, found in measure(setting, runs).items():
         title = titles[key.family, key.begin]
         whole[Key(title, key.method, "", key.seed)] = found[""]
         for name in CORRUPTIONS:
@@ -83,6 +75,22 @@ def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
         tables={"Test AUC of clean images, and what is lost": table(scores, whole)},
         notes=notes(setting, runs),
     )
+
+
+def measure(setting: Setting, runs: Mapping[xrays.Key, Run]) -> dict[xrays.Key, dict[str, float]]:
+    """For each run the AUC of clean images, under "", and of corrupted ones."""
+    data = open_data(next(iter(runs.values())).config)
+    clean = first_batches(data, "test", setting.pick(smoke=1, cpu=None, paper=None), size=64)
+    sets = {"": clean} | {
+        name: [(corrupt(images), targets) for images, targets in clean]
+        for name, corrupt in CORRUPTIONS.items()
+    }
+
+    def score_all(_: xrays.Key, run: Run) -> dict[str, float]:
+        model = run.model("best").eval()
+        return {name: score(model, batches, data) for name, batches in sets.items()}
+
+    return setting.measure(runs, EXPERIMENT.name, score_all)
 
 
 def score(model: nn.Module, batches: Batches, data: Dataset) -> float:
@@ -161,4 +169,5 @@ EXPERIMENT = Experiment(
     },
     train=train,
     judge=judge,
+    measure=measure,
 )

@@ -45,6 +45,7 @@ class ScoreKey:
 
 SHARES = (0, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)
 FEW, HALF = 0.03, 0.5
+BATCH = 64  # test images
 RANDOM = 0.5  # the AUC of a guess
 NEAR = 0.05  # of AUC: what is nearer to a guess is random
 INK = tuple(COLOURS[name] for name in ("ghaar", "ones", "unchanged", "psine", "dct2", "learned"))
@@ -134,20 +135,13 @@ def train(setting: Setting) -> dict[xrays.Key, Run]:
 
 def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
     """Score every run with more and more of its kernels zero."""
-    data = open_data(next(iter(runs.values())).config)
-    scored = first_batches(data, "test", setting.pick(smoke=1, cpu=10, paper=None), size=64)
-    shown = first_batches(data, "val", setting.pick(smoke=2, cpu=50, paper=50), size=4)
     titles = xrays.titles(setting)
-    scores = {}
-    for key, run in setting.tracked(list(setting.with_weights(runs).items()), "Zeroing"):
-        model = run.model("best").eval()
-        title, whole = titles[key.family, key.begin], score(model, scored, data)
-        for end, order in orders(model, shown, key.seed).items():
-            scores[ScoreKey(title, key.seed, end, 0)] = whole
-            for share in SHARES[1:]:
-                zeroed = copy.deepcopy(model)
-                zero_(zeroed, order, share, allow_dead_layers=True)
-                scores[ScoreKey(title, key.seed, end, share)] = score(zeroed, scored, data)
+    scores = {
+        ScoreKey(titles[key.family, key.begin], key.seed, end, share): score
+        for key, ends in measure(setting, runs).items()
+        for end, curve in ends.items()
+        for share, score in zip(SHARES, curve, strict=True)
+    }
     return Evidence(
         scores={"AUC": scores},
         tables={"Test AUC with a share of the kernels zeroed, mean over runs": table(scores)},
@@ -155,8 +149,41 @@ def judge(setting: Setting, runs: Mapping[xrays.Key, Run]) -> Evidence:
             "Test AUC against the share of kernels zeroed: mean of the runs of each network, from "
             "the lowest to the highest": plot(scores)
         },
-        notes=notes(setting, runs, sum(len(images) for images, _ in scored)),
+        notes=notes(setting, runs),
     )
+
+
+def measure(
+    setting: Setting, runs: Mapping[xrays.Key, Run]
+) -> dict[xrays.Key, dict[End, list[float]]]:
+    """For each run and end, the AUC with every share zeroed."""
+    data = open_data(next(iter(runs.values())).config)
+    scored = first_batches(data, "test", scored_batches(setting), size=BATCH)
+    shown = first_batches(data, "val", setting.pick(smoke=2, cpu=50, paper=50), size=4)
+    return setting.measure(
+        runs, EXPERIMENT.name, lambda _, run: zero_more_and_more(run, scored, shown, data)
+    )
+
+
+def scored_batches(setting: Setting) -> int | None:
+    """How many batches of test images networks are scored on, if not all."""
+    return setting.pick(smoke=1, cpu=10, paper=None)
+
+
+def zero_more_and_more(
+    run: Run, scored: Batches, shown: Batches, data: Dataset
+) -> dict[End, list[float]]:
+    """For each end, a run's AUC with every share zeroed."""
+    model = run.model("best").eval()
+    whole = score(model, scored, data)
+    found = {}
+    for end, order in orders(model, shown, run.config.seed).items():
+        found[end] = [whole]
+        for share in SHARES[1:]:
+            zeroed = copy.deepcopy(model)
+            zero_(zeroed, order, share, allow_dead_layers=True)
+            found[end].append(score(zeroed, scored, data))
+    return found
 
 
 def orders(model: nn.Module, batches: Batches, seed: int) -> dict[End, Mapping[str, Tensor]]:
@@ -225,13 +252,13 @@ def plot(scores: Scores) -> Figure:
     return figure
 
 
-def notes(setting: Setting, runs: Mapping[xrays.Key, Run], images: int) -> list[str]:
+def notes(setting: Setting, runs: Mapping[xrays.Key, Run]) -> list[str]:
     """What differs from the paper."""
     said = []
-    if setting.scale != "paper":
+    if batches := scored_batches(setting):
         said.append(
             "The learned runs of classification; the paper has 6 of each network. "
-            f"Scored on {images:,} test images; saliency is over validation images."
+            f"Scored on {batches * BATCH} test images; saliency is over validation images."
         )
     said += xrays.notes(setting, runs)[:-1]
     said.append(
@@ -257,4 +284,5 @@ EXPERIMENT = Experiment(
     },
     train=train,
     judge=judge,
+    measure=measure,
 )

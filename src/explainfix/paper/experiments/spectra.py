@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from ..spectral import (
     guided_distances,
     layer_share,
     low_leads,
+    measure_spectra,
     nearer_by_saliency,
     plot_heatmap,
     plot_methods,
@@ -217,11 +219,7 @@ def tuned(setting: Setting) -> list[xrays.Start]:
 
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Explain every network."""
-    shown = {start.title for start in tuned(setting)}
-    cases = [
-        *trained_cases(setting, runs, lambda key: key.seed == 0 or key.network in shown),
-        *untrained_cases(setting),
-    ]
+    cases = [*trained_cases(measure_runs(setting, runs)), *untrained_cases(setting)]
     learned = [case for case in cases if case.method == "learned" and case.weighted]
     first = {case.network: case.weighted for case in learned if case.seed == 0 and case.weighted}
     figures = {
@@ -246,6 +244,12 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
         figures=figures,
         notes=notes(setting),
     )
+
+
+def measure_runs(setting: Setting, runs: Mapping[Key, Run]) -> dict[Key, dict[str, Any]]:
+    """The spectra of all runs; with saliency of all that a figure or a claim shows so."""
+    shown = {start.title for start in tuned(setting)}
+    return measure_spectra(setting, runs, lambda key: key.seed == 0 or key.network in shown)
 
 
 def lacking(cases: Sequence[Case]) -> dict[str, str]:
@@ -371,4 +375,5 @@ EXPERIMENT = Experiment(
     },
     train=train,
     judge=judge,
+    measure=measure_runs,
 )

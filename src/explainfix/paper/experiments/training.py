@@ -63,8 +63,8 @@ def train(setting: Setting) -> dict[ZeroedKey, Run]:
         for family, start in stand_ins(setting, "scratch").items()
         for seed in seeds(setting, start, paper=6)
     }
-    runs = setting.with_weights(setting.sweep(learned))
-    zeroed = {}
+    runs = setting.sweep(learned)
+    zeroed, after = {}, {}
     for family, start, share in shares(setting):
         for seed in seeds(setting, start, paper=6):
             trained = runs[ZeroedKey(family, "learned", 0.0, seed)]
@@ -72,7 +72,8 @@ def train(setting: Setting) -> dict[ZeroedKey, Run]:
             changes["zero_from"] = str(trained.folder)
             key = ZeroedKey(family, "unchanged", share, seed)
             zeroed[key] = configure(setting, start, "unchanged", seed, **changes)
-    return runs | setting.sweep(zeroed)
+            after[key] = trained
+    return runs | setting.sweep(zeroed, after=after)
 
 
 def shares(setting: Setting) -> list[tuple[str, Start, float]]:

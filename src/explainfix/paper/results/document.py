@@ -25,7 +25,8 @@ from .. import list_experiments
 from ..contrast import Scores
 from ..experiment import ClaimKind
 from ..figures import LABELS
-from ..setting import DATASETS, Scale
+from ..reproduce import measure_finished
+from ..setting import DATASETS, Scale, Setting, kind_of
 from ..verdict import difference, signed
 from ..xrays import NETWORKS
 from .ledger import LEDGER, write_ledger
@@ -84,15 +85,20 @@ def write_results(folder: Path | None, docs: Path, scale: Scale = "cpu") -> Path
 def gather(folder: Path, kept: Path, scale: Scale) -> None:
     """Take over the outcomes at a scale, small pictures of their figures, and all runs' scores.
 
-    What is kept of other experiments stays.
+    What experiments measure of weights is measured of all runs that are there, and goes with their
+    scores. What is kept of other experiments stays.
     """
     found = {name: read_outcome(folder / f"{name}-{scale}") for name in list_experiments()}
-    if not any(found.values()):
-        raise ValueError(f"{str(folder)!r} holds no outcome at scale {scale!r}")
+    finished = list(map(read_run, filter(is_finished, sorted((folder / "runs").glob("*")))))
+    if not finished and not any(found.values()):
+        raise ValueError(f"{str(folder)!r} holds no outcome at scale {scale!r}, and no run")
     kept.mkdir(parents=True, exist_ok=True)
-    finished = map(read_run, filter(is_finished, sorted((folder / "runs").glob("*"))))
     drawn = [datasets.names[-1] for datasets in DATASETS.values()]
-    write_ledger(kept / LEDGER, (run for run in finished if run.config.data not in drawn))
+    real = [run for run in finished if run.config.data not in drawn]
+    given = {kind_of(run.config.data): run.config.data for run in real}
+    if given:
+        measure_finished(Setting(scale, given, folder))
+    write_ledger(kept / LEDGER, real)
     for name, record in found.items():
         if record is None:
             continue

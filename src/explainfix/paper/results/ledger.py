@@ -1,6 +1,7 @@
 """The numbers of finished runs without their weights: one file for all, docs/results/runs.jsonl.
 
-With it an experiment is judged, or one seed is added to it, without training the others again.
+With it an experiment is judged, or one seed is added to it, without training the others again. What
+was measured of a run's weights is kept in its folder, and goes with it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +18,52 @@ from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run
 from ...lab.run.naming import run_name
 
-LEDGER = "runs.jsonl"
+LEDGER, MEASURED = "runs.jsonl", "measured.json"
 DIGITS = 6  # of every number, behind the point
 _KEPT = ("parameters", "learned_parameters", "torch")  # of what a run says of itself
+_BEGINS = ("model", "weights", "zero_from")  # the options that may name another run
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A finished run: a row of numbers per epoch, and what it says of itself."""
+    """A finished run: a row of numbers per epoch, what it says of itself, what was measured."""
 
     history: list[dict[str, float]]
     result: dict[str, Any]
+    measured: dict[str, Any] = field(default_factory=dict)
 
 
-def ledger_name(config: RunConfig) -> str:
+def ledger_name(config: RunConfig, others: Iterable[Run] = ()) -> str:
     """The name of a run wherever its data is.
+
+    One that begins with one of `others`, or with a file named after it, is known by the name which
+    that one has here: its weights need not be there, nor have the same bits on every machine.
 
     >>> ledger_name(RunConfig(data="folder:a/b")) == ledger_name(RunConfig(data="folder:c"))
     True
     """
-    return run_name(replace(config, data=config.data.partition(":")[0]))
+    others = list(others)
+    begins: dict[str, Any] = {}
+    for option in _BEGINS:
+        name = Path(getattr(config, option) or "").name
+        for run in others:
+            before, found, _ = name.partition(run.folder.name)
+            if found:
+                begins[option] = f"{before}{ledger_name(run.config, others)}.safetensors"
+    return run_name(replace(config, data=config.data.partition(":")[0], **begins))
+
+
+def read_measured(folder: Path) -> dict[str, Any]:
+    """What was measured of the weights of the run in a folder, by name."""
+    file = folder / MEASURED
+    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    return found
+
+
+def note_measured(folder: Path, name: str, value: Any) -> None:
+    """Keep what was measured, which JSON can hold, beside the weights."""
+    with writing(folder / MEASURED) as temporary:
+        temporary.write_text(json.dumps(read_measured(folder) | {name: value}, allow_nan=False))
 
 
 def read_ledger(file: Path) -> dict[str, Entry]:
@@ -47,7 +74,8 @@ def read_ledger(file: Path) -> dict[str, Entry]:
             run = json.loads(line)
             rows = [dict(zip(run["columns"], row, strict=True)) for row in run["rows"]]
             history = [{k: v for k, v in row.items() if v is not None} for row in rows]
-            found[run["name"]] = Entry(history, {name: run[name] for name in _KEPT})
+            told = {name: run[name] for name in _KEPT}
+            found[run["name"]] = Entry(history, told, run.get("measured", {}))
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"line {number} of {str(file)!r} is damaged: {error!r}") from None
     return found
@@ -56,8 +84,12 @@ def read_ledger(file: Path) -> dict[str, Entry]:
 def write_ledger(file: Path, runs: Iterable[Run]) -> None:
     """Add finished runs; those of the same name are replaced."""
     known = read_ledger(file) if file.is_file() else {}
+    runs = list(runs)
     for run in runs:
-        known[ledger_name(run.config)] = Entry(list(run.history), {k: run.result[k] for k in _KEPT})
+        told = {name: run.result[name] for name in _KEPT}
+        name = ledger_name(run.config, runs)
+        before = known[name].measured if name in known else {}
+        known[name] = Entry(list(run.history), told, before | read_measured(run.folder))
     with writing(file) as temporary:
         temporary.write_text("".join(_lines(known)), encoding="utf-8")
 
@@ -66,7 +98,8 @@ def _lines(runs: Mapping[str, Entry]) -> Iterator[str]:
     for name, run in sorted(runs.items()):
         columns = list(dict.fromkeys(name for row in run.history for name in row))
         rows = [[_number(row.get(column)) for column in columns] for row in run.history]
-        yield json.dumps({"name": name, **run.result, "columns": columns, "rows": rows}) + "\n"
+        line = {"name": name, **run.result, "columns": columns, "rows": rows}
+        yield json.dumps(line | ({"measured": run.measured} if run.measured else {})) + "\n"
 
 
 def _number(value: float | None) -> float | None:
