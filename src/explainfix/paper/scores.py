@@ -46,9 +46,16 @@ def part(run: Run, column: str, *, after: float = 0, to: float = inf) -> Array:
     return values[(numbers > after) & (numbers <= to)]
 
 
+LATE = "the second half of the epochs, or the last quarter where the rate falls"
+
+
 def late_mean(run: Run, column: str) -> float:
-    """The mean score over the second half of the epochs, as the paper's 151 to 300."""
-    return float(part(run, column, after=run.config.epochs / 2).mean())
+    """The mean score over the second half of the epochs, as the paper's 151 to 300.
+
+    Over the last quarter where the rate falls.
+    """
+    begin = 0.75 if run.config.schedule == "onecycle" else 0.5
+    return float(part(run, column, after=begin * run.config.epochs).mean())
 
 
 def late_means(runs: Mapping[K, Run], column: str) -> dict[K, float]:

@@ -43,6 +43,12 @@ def test_the_second_half_of_the_epochs_counts():
         late_mean(run, "stage2 dice")
 
 
+def test_where_the_rate_falls_the_last_quarter_counts():
+    run = made_run("a", [0.1, 0.2, 0.3, 0.4], every=3)
+    falling = dataclasses.replace(run.config, schedule="onecycle")
+    assert late_mean(dataclasses.replace(run, config=falling), "test dice") == 0.4
+
+
 def test_methods_and_seeds_are_told_apart():
     runs = {Key("ones", 0): made_run("a", [0.1]), Key("ones", 1): made_run("b", [0.2])}
     runs[Key("dct2", 0)] = made_run("c", [0.3])
@@ -86,9 +92,9 @@ def test_the_best_run_is_chosen_on_validation_and_the_papers_way_on_test():
 
 def test_runs_with_and_without_averaged_statistics_differ_in_nothing_else(tmp_path):
     runs = steering.train(Setting("cpu", folder=tmp_path, dry=True))
-    assert len(runs) == 6 * 12 + 3
+    assert len(runs) == 6 * microscopy.SEEDS + 2 * 3
     for seed in range(3):
-        raw, anew = (runs[Key(m, seed)].config for m in (steering.RAW, "ghaar"))
+        raw, anew = (runs[Key(m, seed)].config for m in (steering.RAW, steering.ANEW))
         assert (raw.recalibrate, anew.recalibrate) == (0, 25)
         assert dataclasses.replace(raw, recalibrate=25) == anew
 
@@ -111,14 +117,24 @@ def test_learning_rate_reads_the_same_epochs_of_both():
     assert part(run, "test dice", to=6).mean() == pytest.approx(0.6)
 
 
-def test_learning_rate_shares_the_runs_of_steering(tmp_path):
+def test_the_rate_falls_in_what_steering_compares_and_not_in_what_is_about_rates(tmp_path):
     setting = Setting("cpu", folder=tmp_path, dry=True)
-    usual = {run.folder for run in train_steering(setting).values()}
+    settled = {run.config.schedule for run in train_steering(setting).values()}
+    assert settled == {"onecycle"}
     mine = learning_rate.train(setting)
-    assert {run.folder for run in pick(mine, rate=0.008)} <= usual
+    assert {run.config.schedule for run in mine.values()} == {"constant"}
     large = [run.config for run in pick(mine, rate=0.02)]
     assert {(c.lr, c.epochs) for c in large} == {(0.02, 3)}
     assert len(large) == 5 * 6
+
+
+def test_short_runs_are_compared_on_images_that_are_held_out(tmp_path):
+    setting = Setting("cpu", folder=tmp_path, dry=True)
+    assert microscopy.compared_on(setting) == "val"
+    [share] = {run.config.data_options["val_share"] for run in train_steering(setting).values()}
+    assert share == microscopy.HELD_OUT
+    assert microscopy.compared_on(Setting("paper", {"microscopy": "bbbc038v1:x"})) == "stage2"
+    assert microscopy.compared_on(Setting("smoke")) == "test"
 
 
 def test_distribution_without_stage2_cannot_decide_about_it():

@@ -11,9 +11,9 @@ from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import plot_groups
-from ..microscopy import options, test_splits
+from ..microscopy import compared_on, settled
 from ..networks import count_parameters
-from ..scores import MARGIN, late_means
+from ..scores import LATE, MARGIN, late_means
 from ..setting import Setting
 from ..verdict import InWords, Verdict, decide
 
@@ -45,7 +45,7 @@ def judge_counts(scores: Scores) -> Verdict:
     return decide(said, agrees=counts == PAPER)
 
 
-DICE = Measure("Dice over the second half of the epochs", Key)
+DICE = Measure(f"Dice over {LATE}", Key)
 unetd, mobilenet, resnet = (DICE.mean(title, network=name) for name, title in TITLES.items())
 CLAIMS = (
     Claim(
@@ -79,7 +79,7 @@ CLAIMS = (
 
 def train(setting: Setting) -> dict[Key, Run]:
     """A few runs of each network, all learned; the largest at the paper's scale only."""
-    shared = options(setting)
+    shared = settled(setting)
     if setting.scale == "paper":
         shared["epochs"] = 150
     networks = [name for name in TITLES if setting.scale == "paper" or name != RESNET]
@@ -95,7 +95,7 @@ def train(setting: Setting) -> dict[Key, Run]:
 
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Count parameters and compare scores."""
-    split = test_splits(setting)[-1]
+    split = compared_on(setting)
     counts = {name: count_parameters(name, num_classes=1, in_channels=3) for name in TITLES}
     scores = late_means(runs, f"{split} dice")
     trained = dict.fromkeys(key.network for key in runs)
@@ -144,8 +144,8 @@ def notes(setting: Setting, runs: Mapping[Key, Run]) -> list[str]:
     if setting.scale != "paper":
         seeds, epochs = len(pick(runs, network=UNETD)), run.config.epochs
         said.append(
-            f"{seeds} runs of {epochs} epochs each, the paper's are 3 of 150. Scored on test, the "
-            "paper on stage2."
+            f"{seeds} runs of {epochs} epochs each, the paper's are 3 of 150. Scored on "
+            f"{compared_on(setting)}, as in steering; the paper on stage2."
         )
         said.append(f"{TITLES[RESNET]} takes three minutes an epoch: it is not trained here.")
     return said

@@ -62,7 +62,7 @@ CLAIMS = (
 
 
 def train(setting: Setting) -> dict[Key, Run]:
-    """The methods at both rates; those at 0.008 are the runs of `steering`."""
+    """The methods at both rates, which do not fall."""
     seeds = range(setting.pick(smoke=2, cpu=6, paper=6))
     usual = options(setting)
     large = usual | {"lr": LARGE, "epochs": setting.pick(smoke=2, cpu=3, paper=300)}
