@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
+from ..fix import unfix_
 from ..lab.measure.statistics import mean_interval, paired_wilcoxon
-from ..lab.run.folder import Run
+from ..lab.run.folder import Run, build_model, open_data
+from ..store import save
 from .contrast import Measure, Rule, Scores, pick
 from .experiment import Rows
 from .figures import COLOURS, Figure, new_figure, tidy
@@ -17,6 +20,8 @@ from .scores import MARGIN, Array, curves
 from .setting import Setting
 from .verdict import difference, signed
 from .xrays import Start
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,22 @@ def zeroed_options(setting: Setting, share: float) -> dict[str, Any]:
     """
     batches = setting.pick(smoke=2, cpu=8, paper=50)  # 8 of 32 images
     return {"zero": share, "zero_by": "gradient", "zero_batches": batches}
+
+
+def make_pruned(setting: Setting, runs: Mapping[K, Run]) -> None:
+    """Write the networks that fixed pruned runs began with, their filters learnable."""
+    for run in setting.tracked(list(runs.values()), "Pruning"):
+        file = pruned_file(setting, run)
+        if not file.is_file():
+            model = build_model(run.config, open_data(run.config))
+            unfix_(model)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            save(model, file)
+
+
+def pruned_file(setting: Setting, run: Run) -> Path:
+    """Where the network is that a fixed pruned run began with."""
+    return setting.folder / "weights" / f"pruned-{run.folder.name}.safetensors"
 
 
 def nearly_equal(family: str, share: float) -> Rule:

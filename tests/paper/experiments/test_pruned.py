@@ -12,6 +12,7 @@ from explainfix.paper.experiments import classification, pruned
 from explainfix.paper.experiments.pruned import Key
 from explainfix.paper.setting import Setting
 from explainfix.paper.xrays import best_starts, finals
+from explainfix.paper.zeroing import make_pruned, pruned_file
 from explainfix.recipe import recipes
 from xray_runs import made_runs
 
@@ -127,8 +128,8 @@ def test_the_learned_network_is_the_fixed_one_before_its_training(tmp_path):
     key = Key(start.family, "unchanged", share, "twice", 0)
     run = pruned.train(dry)[key]
     setting = Setting("smoke", folder=tmp_path)
-    pruned.make_pruned(setting, {key: run})
-    model = load(pruned.pruned_file(setting, run))
+    make_pruned(setting, {key: run})
+    model = load(pruned_file(setting, run))
     fixed = build_model(run.config, open_data(run.config))
     assert recipes(fixed)
     assert not recipes(model)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...fix import unfix_
 from ...lab.data.dataset import collate
 from ...lab.measure.timing import time_training
-from ...lab.run.folder import Run, build_model, open_data
-from ...store import save
+from ...lab.run.folder import Run, open_data
 from ..contrast import ANY, Measure, Scores, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, Figure, new_figure, tidy
@@ -22,7 +19,7 @@ from ..setting import Setting
 from ..verdict import InWords, Verdict, difference, signed
 from ..xrays import Start, best_starts, configure, final, finals, rate, seeds
 from ..xrays import notes as shared_notes
-from ..zeroing import ROUNDS, shares_saved, zeroed_options
+from ..zeroing import ROUNDS, make_pruned, pruned_file, shares_saved, zeroed_options
 
 Shares = dict[str, tuple[float, ...]]
 SHARES: Shares = {"resnet": (0.9, 0.99, 0.999), "densenet": (0.8, 0.9)}  # zeroed before pruning
@@ -199,22 +196,6 @@ def train(setting: Setting) -> dict[Key, Run]:
         alike[key] = configure(setting, start, "learned", key.seed, **whole)
         after[key] = run
     return runs | setting.sweep(alike, after=after, make=lambda some: make_pruned(setting, some))
-
-
-def make_pruned(setting: Setting, runs: Mapping[Key, Run]) -> None:
-    """Write the networks that fixed pruned runs began with, their filters learnable."""
-    for run in setting.tracked(list(runs.values()), "Pruning"):
-        file = pruned_file(setting, run)
-        if not file.is_file():
-            model = build_model(run.config, open_data(run.config))
-            unfix_(model)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            save(model, file)
-
-
-def pruned_file(setting: Setting, run: Run) -> Path:
-    """Where the network is that a fixed pruned run began with."""
-    return setting.folder / "weights" / f"pruned-{run.folder.name}.safetensors"
 
 
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
