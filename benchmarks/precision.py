@@ -3,10 +3,11 @@
     python benchmarks/precision.py [--xrays PATH] [--runs RUNS] [--only WORD ...] [--table]
 
 ResNet26 on x-rays by the recipe of forms.py, learned (whose scores in bf16 are in forms.json), and
-U-NetD on the drawn nuclei, 24 epochs. The score is that of the test images after the last epoch.
+U-NetD on 800 drawn nuclei, 24 epochs. The score is that of the test images after the last epoch.
 bf16 loses nothing if the 95% interval of the mean difference to float32, paired by seed, ends above
--0.005; its mean alone may, which decides nothing. Set before the first run. `precision.json` beside
-this file has what is done.
+-0.005; its mean alone may, which decides nothing. Set before the first run. Afterwards U-NetD was
+given five times the images: with 160 its seeds differed by 0.02, so that five could not tell 0.005
+(+0.0029, -0.0188 to +0.0247). `precision.json` beside this file has what is done.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def config(network, precision, seed, xrays):
         recipe = forms.config(forms.XRAYS[0], seed, {"xrays": f"nih-cxr14:{xrays}"})
         return replace(recipe, precision=precision)
     return RunConfig(
-        model="unetd", data="nuclei", data_options={"count": 160, "size": 64}, epochs=24,
+        model="unetd", data="nuclei", data_options={"count": 800, "size": 64}, epochs=24,
         batch_size=8, lr=0.008, schedule="onecycle", evaluate_on=("val", "test"),
         evaluate_every=24, recalibrate=10, channels_last=True, seed=seed, precision=precision,
     )  # fmt: skip
