@@ -3,15 +3,16 @@
     python benchmarks/training.py [--write FOLDER] [NETWORK ...]
 
 Forms: learned, fixed by GHaar, frugal, mixed, steered, pruned. Settings: float32 or bf16 by
-autocast, in PyTorch's usual layout or channels last. A step is forward, backward and Adam, batch 4
-at 224 px (the plain U-Net: 10 at 128). For each setting the forms of a network take turns in one
-process, with PyTorch as it comes among them (learned, float32, usual layout, its own loop of Adam),
-in a new order every round, until the ratios' 95% intervals are narrow or time is up. Two ratios are
-given: to PyTorch as it comes, and to the learned network in the same setting. `kept` counts the
-tensors kept for the backward pass, as a share of those of PyTorch as it comes. Without NETWORK
-also `families`: one network of every family of torchvision, fixed against learned. --write keeps
-the numbers in training.json beside this file, and puts tables of all that is there between the
-marks of FOLDER/benchmarks.md, and a plot beside it.
+autocast, in PyTorch's usual layout or channels last; bf16 in channels last also compiled, which
+takes a minute or three for each form. A step is forward, backward and Adam, batch 4 at 224 px (the
+plain U-Net: 10 at 128). For each setting the forms of a network take turns in one process, with
+PyTorch as it comes among them (learned, float32, usual layout, its own loop of Adam), in a new
+order every round, until the ratios' 95% intervals are narrow or time is up. Two ratios are given:
+to PyTorch as it comes, and to the learned network in the same setting. `kept` counts the tensors
+kept for the backward pass, as a share of those of PyTorch as it comes. Without NETWORK also
+`families`: one network of every family of torchvision, fixed against learned. --write keeps the
+numbers in training.json beside this file, and puts tables of all that is there between the marks of
+FOLDER/benchmarks.md, and a plot beside it.
 """
 
 import argparse
@@ -83,6 +84,8 @@ SETTINGS = {
     f"{name}{', last' * last}": Settings(channels_last=last, precision=precision)
     for (name, precision), last in product(PRECISIONS.items(), (False, True))
 }
+COMPILED = "compiled"  # in bf16 and channels last
+SETTINGS[COMPILED] = SETTINGS["bf16, last"]
 BASELINE = "PyTorch as it comes"
 FAMILY = "families"
 RECORD = Path(__file__).with_name("training.json")
@@ -124,17 +127,22 @@ def measure(name: str) -> pd.DataFrame:
     first = kept_for_backward(plain, x)
     rows = []
     for setting in SETTINGS:
+        compiled = setting == COMPILED
         ways = {
-            form: Way(make(name, form), x, as_settings(form, setting)) for form in network.all_forms
+            form: Way(make(name, form), x, as_settings(form, setting), compiled=compiled)
+            for form in network.all_forms
+            if not (compiled and form == FRUGAL)  # the compiler decides what is kept
         }
+        for way in ways.values() if compiled else ():
+            way.step()  # compiles, which is not to be raced
         training = take_turns(
             {BASELINE: baseline} | {form: way.step for form, way in ways.items()}, **PATIENCE
         )
-        inference = take_turns(
+        inference = None if compiled else take_turns(
             {BASELINE: use(Way(plain, x, SETTINGS["float32"]))}
             | {form: use(way) for form, way in ways.items()},
             **PATIENCE,
-        )
+        )  # fmt: skip
         rows += [
             {
                 "network": name,
@@ -142,8 +150,8 @@ def measure(name: str) -> pd.DataFrame:
                 "setting": setting,
                 "step": training.ratio(form),
                 "to learned": training.ratio(form, "learned"),
-                "inference": inference.ratio(form).middle,
-                "kept": way.kept_bytes() / first,
+                "inference": inference and inference.ratio(form).middle,
+                "kept": None if compiled else way.kept_bytes() / first,
                 "params": sum(p.numel() for p in way.network.parameters()) / 1e6,
                 "mult-adds": multiply_adds(way) / 1e9,
                 "seconds": training.seconds(BASELINE),
@@ -181,13 +189,17 @@ def as_text(rows: pd.DataFrame) -> pd.DataFrame:
             "setting": list(rows["setting"]),
             "step": list(map(str, rows["step"])),
             "to learned": list(map(str, rows["to learned"])),
-            "inference": [f"{value:.2f}" for value in rows["inference"]],
-            "kept": [f"{value:.2f}" for value in rows["kept"]],
+            "inference": shares(rows["inference"]),
+            "kept": shares(rows["kept"]),
             "params": [f"{value:.2f} M" for value in rows["params"]],
             "mult-adds": [f"{value:.2f} G" for value in rows["mult-adds"]],
         },
         index=pd.Index(rows["form"], name=rows["network"].iloc[0]),
     )
+
+
+def shares(values: pd.Series) -> list[str]:
+    return ["–" if pd.isna(value) else f"{value:.2f}" for value in values]
 
 
 def lead(every: pd.DataFrame) -> pd.DataFrame:
@@ -200,7 +212,7 @@ def lead(every: pd.DataFrame) -> pd.DataFrame:
             "fastest setting": list(best["setting"]),
             "to PyTorch as it comes": list(map(str, best["step"])),
             "to learned, same setting": list(map(str, best["to learned"])),
-            "kept": [f"{value:.2f}" for value in best["kept"]],
+            "kept": shares(best["kept"]),
             "params": [f"{value:.2f} M" for value in best["params"]],
         },
         index=pd.Index(best["network"], name="network"),
@@ -317,7 +329,8 @@ def main() -> None:
     for name in asked:
         table = race_families() if name == FAMILY else measure(name)
         show(table.set_index(table.columns[0]) if name == FAMILY else as_text(table))
-        rows = json.loads(json.dumps(table.to_dict("records"), default=asdict))
+        known = table.astype(object).where(table.notna(), None)
+        rows = json.loads(json.dumps(known.to_dict("records"), default=asdict))
         record[name] = {"measured": f"{date.today():%-d %B %Y}, {machine()}", "rows": rows}
         make.cache_clear()
         if given.write is not None:

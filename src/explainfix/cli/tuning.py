@@ -1,6 +1,5 @@
 """The command that tries how to train: tune."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,7 +75,7 @@ def tune_(
     if write is not None:
         options |= {"weights": build.weights} if options else {}
         known = {name: value for name, value in options.items() if value is not None}
-        put_options(write, known | asdict(found.settings))
+        put_options(write, known | found.options)
     if as_json:
         print_json(found.as_dict())
         return

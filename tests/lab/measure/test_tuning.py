@@ -11,6 +11,7 @@ from torch import nn
 import explainfix as xf
 from explainfix.cli import main
 from explainfix.lab.measure import compiling, tuning
+from explainfix.lab.measure.compiling import Compiling
 from explainfix.lab.measure.timing import Timing
 from explainfix.lab.measure.tuning import tune
 from explainfix.lab.measure.ways import Settings, Way
@@ -182,7 +183,7 @@ def compiled(monkeypatch, times, compile=lambda network: network, seconds=60.0):
 def test_compiling_must_prove_itself(monkeypatch):
     good = compiled(monkeypatch, {"plain": 1.0, "compiled": 0.8})
     assert good.chosen
-    assert "torch.compile(model): a step takes 0.80" in good.why
+    assert "Compiled: a step takes 0.80" in good.why
     bad = compiled(monkeypatch, {"plain": 1.0, "compiled": 0.95})
     assert not bad.chosen
     assert bad.step.middle == 0.95
@@ -205,12 +206,20 @@ def test_compiling_needs_time_and_a_compiler(monkeypatch):
     assert late.start > 0.01
     assert late.step is None
     assert compiled(monkeypatch, times, broken).why == "Not compiled: division by zero"
-    monkeypatch.undo()
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.delenv("CXX", raising=False)
-    assert not compiling.is_compiler_there("cpu")
-    monkeypatch.setattr(compiling, "find_spec", lambda name: None)
-    assert not compiling.is_compiler_there("cuda")
+
+
+def test_what_was_compiled_is_an_option(monkeypatch):
+    """It takes the place of frugality, which races with other ways of keeping less."""
+    monkeypatch.setattr(tuning, "FREE", 100.0)  # frugal whatever it costs
+    frugal = tune(network(), X, seconds=0.1, compiling=True)
+    assert frugal.flags[-1:] == ["--frugal"]
+    assert not frugal.options["compile"]
+    monkeypatch.setattr(tuning, "try_compiling", lambda *_, **__: Compiling(True, "Compiled."))
+    found = tune(network(), X, seconds=0.1, compiling=True)
+    assert found.flags[-1] == "--compile"
+    assert found.options["compile"]
+    assert not found.options["frugal"]
+    assert found.risks[-1].startswith("Compiled")
 
 
 def test_the_command(capsys, monkeypatch, tmp_path):
@@ -229,7 +238,7 @@ def test_the_command(capsys, monkeypatch, tmp_path):
     assert max(map(len, shown.splitlines())) <= 80
     written = read_config("new.toml")
     assert written.keys() == {
-        "model", "fix", "batch_size", "channels_last", "precision", "frugal",
+        "model", "fix", "batch_size", "channels_last", "precision", "frugal", "compile",
     }  # fmt: skip
     assert make_config(written).fix == "ghaar"
     (tmp_path / "mine.toml").write_text(
@@ -239,7 +248,7 @@ def test_the_command(capsys, monkeypatch, tmp_path):
     found = json.loads(capsys.readouterr().out)
     assert set(found) >= {"flags", "settings", "gain", "why", "risks", "tried", "compiling"}
     assert read_config("mine.toml") == {
-        "epochs": 3, "data_options": {"size": 32}, **found["settings"],
+        "epochs": 3, "data_options": {"size": 32}, **found["settings"], "compile": False,
     }  # fmt: skip
     assert "epochs = 3  # mine" in (tmp_path / "mine.toml").read_text()
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from explainfix.lab.run import devices
 from explainfix.lab.run.config import RunConfig
-from explainfix.lab.run.devices import in_one_kernel, make_optimizer
+from explainfix.lab.run.devices import in_one_kernel, is_compiler_there, make_optimizer, open_fabric
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
@@ -35,3 +36,13 @@ def test_steps_are_those_of_the_loop(name):
 def test_elsewhere_pytorch_chooses():
     assert in_one_kernel([nn.Parameter(torch.empty(1, device="meta"))]) is None
     assert in_one_kernel([nn.Parameter(torch.empty(1, dtype=torch.cfloat))]) is None
+
+
+def test_compiling_needs_a_compiler(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    assert not is_compiler_there("cpu")
+    with pytest.raises(ValueError, match=r"compile needs g\+\+ or clang\+\+, which is not here"):
+        open_fabric(RunConfig(compile=True, accelerator="cpu"))
+    monkeypatch.setattr(devices, "find_spec", lambda name: None)
+    assert not is_compiler_there("cuda")

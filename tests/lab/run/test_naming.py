@@ -33,6 +33,11 @@ def test_a_teacher_makes_another_run(tmp_path):
     assert len({*names, run_name(taught)}) == 4  # the file is another one now
 
 
+def test_an_option_that_came_later_leaves_other_names_as_they_were():
+    assert run_name(RunConfig()) == "unetd-nuclei-learned-b4a61771"
+    assert run_name(RunConfig(compile=True)) != run_name(RunConfig())
+
+
 def test_the_name_is_of_all_options(monkeypatch):
     """With another default, a run that says nothing has another name; one that says it has not."""
     before, said = run_name(RunConfig()), run_name(RunConfig(lr=0.1))

@@ -19,7 +19,7 @@ from explainfix.lab.data.loader import Share, training_steps
 from explainfix.lab.run import checkpoint as checkpoints
 from explainfix.lab.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from explainfix.lab.run.config import RunConfig
-from explainfix.lab.run.devices import learning_rate
+from explainfix.lab.run.devices import is_compiler_there, learning_rate
 from explainfix.lab.run.evaluation import evaluate
 from explainfix.lab.run.folder import build_model, open_data, read_run
 from explainfix.lab.run.losses import distance
@@ -354,6 +354,21 @@ def test_a_network_without_spatial_layers_trains_as_well(config, networks, tmp_p
     assert not (run.folder / "spectra.json").exists()
 
 
+@pytest.mark.skipif(not is_compiler_there("cpu"), reason="no C++ compiler")
+def test_compiled_runs_go_on_and_are_the_networks_own(config, networks, tmp_path):
+    config = replace(config, model=f"{networks}:plain")  # dropout draws other numbers compiled
+    plain = train(config, runs=tmp_path)
+    compiled = train(replace(config, compile=True), runs=tmp_path)
+    assert compiled.folder != plain.folder
+    one, other = (load_file(run.folder / "last.safetensors") for run in (plain, compiled))
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(other[name], value, rtol=1e-3, atol=1e-5)
+    xf.check_fixed(compiled.model("last"))
+    longer = train(replace(config, compile=True, epochs=3), runs=tmp_path)
+    assert longer.history[:2] == compiled.history
+
+
 def test_nan_stops_a_run_and_names_the_layer(config, networks, tmp_path):
     broken = replace(config, model=f"{networks}:broken", fix=None)
     message = r"loss is nan in epoch 1, step 1, because of layer '1' \(Log\): its inputs were"
@@ -393,6 +408,7 @@ def test_bad_input(config, networks, tmp_path):
     fails("has no split 'vall'", evaluate_on=("vall",))
     fails("'cuont': did you mean 'count'", data_options={"cuont": 3})
     fails("16-mixed.* needs a GPU", precision="16-mixed")
+    fails("give frugal or compile, not both", compile=True, frugal=True)
     assert not (tmp_path / "none").exists()
     fails("was it made for other data", model=f"{networks}:small")
     assert not list((tmp_path / "none").iterdir())

@@ -1,14 +1,12 @@
 """Does torch.compile pay for a network's training steps? It takes minutes before the first one."""
 
-import os
-import shutil
 import time
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from torch import Tensor, nn
 
 from ...running import reason_of
+from ..run.devices import is_compiler_there
 from .timing import Ratio, take_turns
 from .ways import Settings, Way
 
@@ -61,13 +59,5 @@ def try_compiling(
         return Compiling(False, f"Not compiled: {said}, and {worth:g} is asked for.", start, ratio)
     saved = raced.seconds("plain") - raced.seconds("compiled")
     paid = f"paid back in {start / saved:.0f} steps"
-    why = f"In a loop of your own take torch.compile(model): {said}, {paid}."
+    why = f"Compiled: {said}, {paid}."
     return Compiling(True, why, start, ratio)
-
-
-def is_compiler_there(device: str) -> bool:
-    """Whether torch.compile finds what it needs: Triton for a GPU, a C++ compiler for the CPU."""
-    if device == "cuda":
-        return find_spec("triton") is not None
-    known = (os.environ.get("CXX", ""), "g++", "clang++", "cl")
-    return device == "cpu" and any(shutil.which(name) for name in known if name)

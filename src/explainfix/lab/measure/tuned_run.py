@@ -43,6 +43,8 @@ def tune_run(
     for when it ends.
     """
     kept = {name: getattr(config, name) for name in _TUNED if name in given}
+    if config.compile:
+        kept["frugal"] = False  # a compiler decides what is kept
     if len(kept) == len(_TUNED):
         raise ValueError(f"--tune has nothing to choose: {', '.join(_TUNED)} are given")
     if started_by_torchrun():

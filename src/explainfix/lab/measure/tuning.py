@@ -40,16 +40,22 @@ class Tuning:
     """What was chosen, why, what it gains and risks, and everything that was tried."""
 
     settings: Settings
-    gain: Ratio  # a step as a share of one with the settings as they were
+    gain: Ratio  # a step as a share of one with the settings as they were; neither is compiled
     why: tuple[str, ...]
     risks: tuple[str, ...]
     tried: tuple[Tried, ...]
     compiling: Compiling | None = None
 
     @property
+    def options(self) -> dict[str, Any]:
+        """What was chosen, as options of a run."""
+        compiled = self.compiling is not None and self.compiling.chosen
+        return {**asdict(self.settings), "compile": compiled}
+
+    @property
     def flags(self) -> list[str]:
         """What to give to `explainfix train`."""
-        return self.settings.flags
+        return [*self.settings.flags, *(["--compile"] if self.options["compile"] else [])]
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -70,7 +76,8 @@ def tune(
     its frugal self, so that luck in the first race is not taken for a gain. A layout is chosen if
     it is faster beyond doubt, a lower precision if it saves a tenth of a step, frugality if it
     saves memory and makes a step at most 2% longer. Settings that are `given`, by the names of
-    `Settings`, stay. `compiling` tries torch.compile too, if there is time for it.
+    `Settings`, stay. `compiling` tries torch.compile too, if there is time for it, in the place of
+    frugality.
     """
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError(f"{type(model).__name__} has no parameter left to learn")
@@ -98,11 +105,12 @@ def tune(
             settings = replace(chosen, frugal=False)  # the compiler decides what is kept
             found = try_compiling(model, x, settings, seconds=seconds, worth=WORTH)
             why_chosen.append(found.why)
+            chosen = settings if found.chosen else chosen
     return Tuning(
         chosen,
         second.ratio(str(chosen), str(plain)),
         (*(f"Dropped {one.name}: {one.dropped}." for one in dropped), *why, *why_chosen),
-        tuple(_risks(plain, chosen)),
+        tuple(_risks(plain, chosen, compiled=found is not None and found.chosen)),
         (*tried, *dropped),
         found,
     )
@@ -211,7 +219,7 @@ def _choose_memory(
     return best, f"Not frugal: {said}, and more than {FREE - 1:.0%} longer is not free."
 
 
-def _risks(plain: Settings, chosen: Settings) -> Iterable[str]:
+def _risks(plain: Settings, chosen: Settings, *, compiled: bool) -> Iterable[str]:
     """What may be different with the settings that were chosen, and are new."""
     if chosen.channels_last != plain.channels_last:
         yield "Channels last adds up in another order: numbers differ in their last digits."
@@ -222,6 +230,8 @@ def _risks(plain: Settings, chosen: Settings) -> Iterable[str]:
         )
     if chosen.frugal != plain.frugal:
         yield "Frugal computes the same numbers: no risk."
+    if compiled:
+        yield "Compiled for every size of image anew; numbers differ in their last digits."
 
 
 def _capital(text: str) -> str:

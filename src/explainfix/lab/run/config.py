@@ -129,6 +129,9 @@ class RunConfig:
         Keep the channels of a pixel side by side in memory: often faster (explainfix tune).
     frugal
         Keep less for the backward pass and compute it again: the same numbers in less memory.
+    compile
+        Let torch.compile make one graph of a step, once, in minutes: then some networks train
+        faster (explainfix tune).
     workers
         Processes that load data, for each training process; 0 loads between steps.
     checkpoint_seconds
@@ -182,6 +185,7 @@ class RunConfig:
     precision: Precision = "32-true"
     channels_last: bool = False
     frugal: bool = False
+    compile: bool = False
     workers: int = 0
     checkpoint_seconds: float = 300.0
     tensorboard: bool = False
@@ -227,6 +231,8 @@ class RunConfig:
             raise ValueError("teacher needs distil, the share of the loss that is its due")
         if self.teacher is None and self.distil is not None:
             raise ValueError("distil needs teacher, the network to learn from")
+        if self.compile and self.frugal:
+            raise ValueError("give frugal or compile, not both: a compiler decides what is kept")
         if not self.evaluate_on:
             raise ValueError("evaluate_on must name a split to score")
         choose_steps((), self.augment)

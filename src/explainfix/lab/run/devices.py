@@ -2,7 +2,9 @@
 
 import math
 import os
+import shutil
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import torch
@@ -60,6 +62,9 @@ def open_fabric(config: RunConfig) -> "Fabric":
     kind = find_device(config.accelerator, here)
     if config.precision == "16-mixed" and kind == "cpu":
         raise ValueError("precision '16-mixed' needs a GPU; on a CPU take 'bf16-mixed'")
+    if config.compile and not is_compiler_there(kind):
+        wanted = "g++ or clang++" if kind == "cpu" else "Triton"
+        raise ValueError(f"compile needs {wanted}, which is not here; train without it")
     with needed_for("training"):
         from lightning_fabric import Fabric
     return Fabric(
@@ -69,6 +74,14 @@ def open_fabric(config: RunConfig) -> "Fabric":
         strategy="ddp" if elastic else "ddp_spawn" if here > 1 else "auto",
         precision=config.precision,
     )
+
+
+def is_compiler_there(device: str) -> bool:
+    """Whether torch.compile finds what it needs: Triton for a GPU, a C++ compiler for the CPU."""
+    if device == "cuda":
+        return find_spec("triton") is not None
+    known = (os.environ.get("CXX", ""), "g++", "clang++", "cl")
+    return device == "cpu" and any(shutil.which(name) for name in known if name)
 
 
 def make_optimizer(config: RunConfig, network: nn.Module) -> torch.optim.Optimizer:

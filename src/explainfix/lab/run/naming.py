@@ -17,6 +17,7 @@ from .config import RunConfig, make_config, read_config
 
 FORMAT = 4  # what the options of a run mean: to be raised if the same options give another run
 HARMLESS = ("workers", "checkpoint_seconds", "tensorboard")  # no result depends on these
+LATER = {"compile": False}  # options younger than FORMAT: runs without them keep their names
 
 
 def run_name(config: RunConfig) -> str:
@@ -59,7 +60,8 @@ def differences(path: Path, config: RunConfig) -> dict[str, tuple[Any, Any]]:
 def _digest(config: RunConfig) -> str:
     given = (config.model, config.weights, config.fix_guide, config.zero_from, config.teacher)
     files = [_fingerprint(text) for text in given if text]
-    text = json.dumps([FORMAT, decisive(config), files], sort_keys=True)
+    options = {k: v for k, v in decisive(config).items() if k not in LATER or v != LATER[k]}
+    text = json.dumps([FORMAT, options, files], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 

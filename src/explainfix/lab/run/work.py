@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...layers import spatial_layers
 from ...layout import to_channels_last
@@ -53,7 +53,9 @@ class Work:
         if self.checkpoint.exists():
             self.progress = read_checkpoint(self.checkpoint, self.network, self.optimizer)
             fabric.strategy.precision.load_state_dict(self.progress.scaler)
-        self.model, self.stepper = fabric.setup(self.network, self.optimizer)
+        # Evaluation and files have the network itself; a compiled one shares its weights.
+        trained = cast(nn.Module, torch.compile(self.network)) if config.compile else self.network
+        self.model, self.stepper = fabric.setup(trained, self.optimizer)
         self.teacher = open_teacher(config, dataset)
         if self.teacher is not None:
             fabric.to_device(self.teacher)
