@@ -32,6 +32,11 @@ def has_hook(module: nn.Module, hook: Hook) -> bool:
     return hook in (_hooks(module) or {}).values()
 
 
+def is_alone(module: nn.Module, hook: Hook) -> bool:
+    """Whether a module has this hook and no other, and computes as its class does."""
+    return [*(_hooks(module) or {}).values()] == [hook] and "forward" not in module.__dict__
+
+
 def remove_hooks(module: nn.Module, *ours: Hook) -> None:
     """Undo `add_hook`; hooks of others stay."""
     hooks = _hooks(module) or {}

@@ -8,7 +8,9 @@ import weakref
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from torch import nn
+from torch._dynamo.backends.common import aot_autograd
 
 import explainfix as xf
 from explainfix.backward.frozen import is_lean, make_lean, make_ordinary
@@ -101,7 +103,7 @@ def test_a_bias_learns_in_every_way():
     _, lean = both(lambda: nn.Conv2d(2, 3, 3).double())
     x = torch.randn(1, 2, 5, 5).double().requires_grad_()
     made = lean(x.tanh())
-    assert made.grad_fn.name().startswith("_DoneConvolution")  # or nothing was tested
+    assert made.grad_fn.name().startswith("_Convolution")  # or nothing was tested
     assert torch.autograd.gradcheck(nn.Sequential(nn.Tanh(), lean), (x,))
     assert torch.autograd.gradgradcheck(nn.Sequential(nn.Tanh(), lean, nn.Tanh()), (x,))
     lean(x.detach()).sum().backward()  # the first layer of a network
@@ -160,7 +162,7 @@ def test_strided_depthwise_in_low_precision(stride, layout):
     assert (ours - right).norm() <= 1.01 * (theirs - right).norm() < 0.01 * right.norm()
     with torch.autocast("cpu", torch.bfloat16):
         made = lean[:2](x.requires_grad_())
-        assert made.grad_fn.name().startswith("_DoneConvolution")  # or nothing was tested
+        assert made.grad_fn.name().startswith("_Convolution")  # or nothing was tested
         assert kept_for_backward(lean[:2], x) == x.numel() * 2  # of Tanh
 
 
@@ -205,11 +207,75 @@ def test_twice_differentiable():
     assert torch.autograd.gradgradcheck(lean, (torch.randn(1, 2, 5, 5).double().requires_grad_(),))
 
 
-def test_compiled():
-    _, lean = both(lambda: nn.Conv2d(4, 4, 3))
-    x = torch.randn(1, 4, 8, 8)
-    compiled = passes(torch.compile(lean, backend="aot_eager", fullgraph=True), x)
-    torch.testing.assert_close(compiled[:2], passes(lean, x)[:2])
+def compiled(network):
+    torch.compiler.reset()
+    return torch.compile(network, backend="aot_eager", fullgraph=True)
+
+
+@pytest.mark.parametrize(("make", "shape"), KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_compiled(make, shape, dtype):
+    _, lean = both(make)
+    network, x = behind(lean).to(dtype), torch.randn(shape).to(dtype)
+    plain = passes(network, x)
+    network.zero_grad()
+    for one, other in zip(passes(compiled(network), x), plain, strict=True):
+        assert one.dtype == other.dtype
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_compiled_strided_depthwise_layers_go_back_in_float32(bias):
+    _, lean = strided(bias=bias)
+    x = torch.randn(2, 16, 12, 12).bfloat16()
+    plain = passes(lean, x, dtype=torch.bfloat16)
+    lean.zero_grad()
+    seen = []
+
+    def see(graph, inputs):
+        back = torch.ops.aten.convolution_backward.default
+        nodes = graph.graph.find_nodes(op="call_function", target=back)
+        seen.extend((node.args[0].meta["val"].dtype, node.args[-1]) for node in nodes)
+        return make_boxed_func(graph)
+
+    backend = aot_autograd(fw_compiler=see, bw_compiler=see)
+    made = passes(torch.compile(lean, backend=backend), x, dtype=torch.bfloat16)
+    assert seen == [(torch.float32, [True, False, False])]
+    for one, other in zip(made, plain, strict=True):
+        assert one.dtype == other.dtype
+        torch.testing.assert_close(one, other, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler looks at all attributes
+def test_compiled_layers_in_which_others_have_a_hand():
+    """Whose output is not, or need not be, the convolution of what goes in."""
+
+    class Halved(nn.Conv2d):
+        def forward(self, x):
+            return super().forward(x / 2)
+
+    def doubled(layer):
+        layer.register_forward_hook(lambda module, args, output: 2 * output, prepend=True)
+
+    def by_itself(layer):
+        layer.forward = lambda x: nn.Conv2d.forward(layer, x.flip(-1))
+
+    x = torch.randn(2, 4, 9, 9)
+    for kind, change in ((Halved, None), (nn.Conv2d, doubled), (nn.Conv2d, by_itself)):
+        _, lean = both(lambda kind=kind: kind(4, 6, 3))
+        if change:
+            change(lean)
+        plain = passes(lean, x)
+        lean.zero_grad()
+        for one, other in zip(passes(compiled(lean), x), plain, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_exported_layers_are_plain_convolutions():
+    _, lean = both(lambda: nn.Conv2d(4, 6, 3))
+    graph = torch.export.export(lean, (torch.randn(1, 4, 9, 9),)).graph
+    [node] = [node for node in graph.nodes if node.op == "call_function"]
+    assert node.target is torch.ops.aten.conv2d.default
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")

@@ -18,6 +18,8 @@ from ..layers import PLAIN_CONVOLUTIONS, Convolution
 from ..layout import layout_of
 from .saved import keep_instead
 
+_PLAIN = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
 
 def make_lean(layer: Convolution) -> None:
     """Let a layer keep nothing that only a gradient of a frozen weight would need."""
@@ -74,14 +76,42 @@ def _forget_input(self: nn.Module, args: tuple[Tensor], output: Tensor) -> Tenso
 
 
 def _forget(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    if torch.compiler.is_compiling():
+        return _as_compiled(layer, args, output)
     node = frozen_convolution(output)
     if node is None:
         return output
     if args and (how := _Backward.of(node, layer, args[0], output)) is not None:
         done = [output.detach()]
-        return _DoneConvolution.apply(args[0], layer.weight, layer.bias, done, how)  # type: ignore[no-any-return]
+        return _Convolution.apply(args[0], layer.weight, layer.bias, done, how)  # type: ignore[no-any-return]
     keep_instead(node, "input", _Shape.of)
     return output
+
+
+def _as_compiled(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    """The same for a compiler, which keeps nothing in vain: a backward pass as it should be.
+
+    There is no graph to ask yet, so it is done for PyTorch's own layers alone, where nobody else
+    has a hand in it. The convolution is written once more; the first one is not computed then.
+    """
+    if not torch.is_grad_enabled() or torch.compiler.is_exporting():
+        return output  # there is nothing to go back
+    if type(layer) not in _PLAIN or len(args) != 1 or not private.is_alone(layer, _forget_input):
+        return output
+    assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+    if layer.weight.requires_grad or layer.padding_mode != "zeros":
+        return output
+    if isinstance(padding := layer.padding, str):
+        return output
+    low = output.dtype in (torch.bfloat16, torch.float16)
+    wide = low and layer.weight.shape[1] == 1 < layer.groups and max(layer.stride) > 1
+    batched = args[0].device.type == "cpu" and args[0].dim() == layer.weight.dim()
+    if not batched or not (wide or layer.bias is not None):
+        return output
+    still = (0,) * len(layer.stride)
+    how = _Backward(wide, layer.stride, padding, layer.dilation, False, still, layer.groups)
+    x = args[0].to(output.dtype)  # as autocast does
+    return _Convolution.apply(x, layer.weight, layer.bias, [], how)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -126,6 +156,13 @@ class _Backward:
         wide = low and depthwise and max(known[0]) > 1
         return cls(wide, *known) if wide or bias is not None else None
 
+    def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        bias = None if bias is None else bias.to(x.dtype)
+        return torch.convolution(
+            x, weight.to(x.dtype), bias, self.stride, self.padding, self.dilation, self.transposed,
+            self.output_padding, self.groups,
+        )  # fmt: skip
+
     def of_input(self, gradient: Tensor, weight: Tensor, x: _Shape) -> Tensor:
         dtype = torch.float32 if self.wide else gradient.dtype
         weight = weight.to(gradient.dtype).to(dtype)  # as the forward pass had it
@@ -144,12 +181,12 @@ def _leaf(node: Any) -> Tensor | None:
     return getattr(node, "variable", None)
 
 
-class _DoneConvolution(torch.autograd.Function):
-    """A convolution that is done already, with a backward pass of its own.
+class _Convolution(torch.autograd.Function):
+    """A convolution with a backward pass of its own.
 
     Its name, and the weight's place, say what it is to those who look at the graph (`node_of`).
-    The output is handed over in a list: as an input it would be known as a view, and an activation
-    in place must not write to a view.
+    If it is done already, its output is handed over in a list: as an input it would be known as a
+    view, and an activation in place must not write to a view.
     """
 
     @staticmethod
@@ -158,7 +195,7 @@ class _DoneConvolution(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(weight)
         ctx.x, ctx.how, ctx.bias_dtype = _Shape.of(x), how, None if bias is None else bias.dtype
-        return done.pop()
+        return done.pop() if done else how.convolve(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
