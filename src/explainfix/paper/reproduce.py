@@ -15,6 +15,7 @@ from ..extras import require
 from ..lab.run.folder import Run, is_finished
 from .experiment import Experiment, list_experiments
 from .experiment import find_experiment as find_experiment
+from .results.ledger import ledger_name
 from .results.record import (
     FORMAT,
     OUTCOME,
@@ -44,7 +45,7 @@ def reproduce(name: str, setting: Setting, *, force: bool = False) -> Record:
         "scale": setting.scale,
         "command": command_of(experiment, setting),
         "seconds": round(time.monotonic() - began, 1),
-        "runs": sorted(path.name for path in trained),
+        "runs": sorted({ledger_name(run.config, runs.values()) for run in runs.values()}),
         "seeds": sorted({run.config.seed for run in runs.values()}),
         "training_seconds": round(sum(trained.values()), 1),  # of all runs, whenever they were done
         "trained": describe_runs(runs),
