@@ -82,6 +82,12 @@ def test_what_is_given_is_not_tried(tries, tmp_path):
         tune_run(CONFIG, every, runs=tmp_path)
 
 
+def test_a_compiled_run_is_not_frugal(tries, tmp_path):
+    tuned = tune_run(replace(CONFIG, compile=True), ["compile"], runs=tmp_path)
+    assert tries[0][1] == {"frugal": False}
+    assert (tuned.config.compile, tuned.config.frugal) == (True, False)
+
+
 def test_a_choice_is_that_of_the_same_options(tries, tmp_path):
     first = tune_run(CONFIG, [], runs=tmp_path)
     (tmp_path / "net_net-nuclei-learned-1").mkdir()
