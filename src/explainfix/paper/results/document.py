@@ -186,7 +186,7 @@ def compare_methods(records: Sequence[Record]) -> str:
         record = by_name.get(experiment)
         if record is None or name not in record["scores"]:
             continue
-        costs = _costs(record, field)
+        weights = _weights(record, field)
         for network, mine in _by_network(read_scores(record)[name], record["scale"], field).items():
             base = mine.get("learned", {})
             for method, ours in mine.items():
@@ -194,23 +194,21 @@ def compare_methods(records: Sequence[Record]) -> str:
                 if method == "learned" or len(seeds) < 2:
                     continue
                 found = difference([ours[s] for s in seeds], [base[s] for s in seeds])
-                weights, time = costs.get((network, method), ("–", "–"))
                 title = network or _ALONE[experiment]
                 rows.setdefault(
                     (title, method),
-                    [title, LABELS.get(method, method), len(seeds), name, signed(found), weights,
-                     time],
+                    [title, LABELS.get(method, method), len(seeds), name, signed(found),
+                     *weights.get((network, method), ("–", "–"))],
                 )  # fmt: skip
     if not rows:
         return ""
     columns = [
-        "network", "filters", "seeds", "score", "less learned (95%)", "weights that learn",
-        "time of an epoch",
+        "network", "filters", "seeds", "score", "less learned (95%)", "weights", "that learn",
     ]  # fmt: skip
     return (
         "## Networks and methods\n\nEach against the same network with learned filters, seed by "
-        "seed; weights and times as a share of\nits own. Times are of epochs as they were trained, "
-        "two runs at a time.\n\n"
+        "seed; weights as a share of its\nown. What a step takes is measured quietly, in [How "
+        "fast, how lean](benchmarks.md).\n\n"
         f"{_table(columns, list(rows.values()))}\n"
     )
 
@@ -232,19 +230,19 @@ def _network_of(fields: Mapping[str, Any], scale: Scale) -> str:
     return f"{NETWORKS[scale][fields['family']].title}, {begin}"
 
 
-def _costs(record: Record, field: str) -> dict[tuple[str, str], tuple[str, str]]:
-    """By network and method: the weights that learn and the time, as shares of learned ones'."""
-    weights: dict[tuple[str, str], list[float]] = {}
-    seconds: dict[tuple[str, str], list[float]] = {}
+def _weights(record: Record, field: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """By network and method: all weights and those that learn, as shares of the learned one's."""
+    every: dict[tuple[str, str], list[float]] = {}
+    learned: dict[tuple[str, str], list[float]] = {}
     for row in record["trained"]["rows"]:
         fields = dict(zip(record["trained"]["fields"], row, strict=True))
         key = (_network_of(fields, record["scale"]), fields[field])
-        weights.setdefault(key, []).append(fields["learned"])
-        seconds.setdefault(key, []).append(fields["seconds"])
+        every.setdefault(key, []).append(fields["parameters"])
+        learned.setdefault(key, []).append(fields["learned"])
     return {
-        key: (_share(weights, key), _share(seconds, key))
-        for key in weights
-        if (key[0], "learned") in weights
+        key: (_share(every, key), _share(learned, key))
+        for key in every
+        if (key[0], "learned") in every
     }
 
 
