@@ -32,9 +32,10 @@ def has_hook(module: nn.Module, hook: Hook) -> bool:
     return hook in (_hooks(module) or {}).values()
 
 
-def is_alone(module: nn.Module, hook: Hook) -> bool:
-    """Whether a module has this hook and no other, and computes as its class does."""
-    return [*(_hooks(module) or {}).values()] == [hook] and "forward" not in module.__dict__
+def is_left_alone(module: nn.Module) -> bool:
+    """Whether nobody's hook follows a module but ours, and it computes as its class does."""
+    hooks = (_hooks(module) or {}).values()
+    return all(_is_ours(hook) for hook in hooks) and "forward" not in module.__dict__
 
 
 def remove_hooks(module: nn.Module, *ours: Hook) -> None:

@@ -15,6 +15,7 @@ from torch._dynamo.backends.common import aot_autograd
 import explainfix as xf
 from explainfix.backward.frozen import is_lean, make_lean, make_ordinary
 from explainfix.backward.saved import kept_for_backward
+from explainfix.lab.run.devices import make_ready_
 from gradients import passes, widening
 
 KINDS = [
@@ -227,6 +228,7 @@ def test_compiled(make, shape, dtype):
 @pytest.mark.parametrize("bias", [False, True])
 def test_compiled_strided_depthwise_layers_go_back_in_float32(bias):
     _, lean = strided(bias=bias)
+    make_ready_(lean, channels_last=True, frugal=False)  # as training does: more hooks of ours
     x = torch.randn(2, 16, 12, 12).bfloat16()
     plain = passes(lean, x, dtype=torch.bfloat16)
     lean.zero_grad()

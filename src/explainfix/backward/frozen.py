@@ -96,7 +96,7 @@ def _as_compiled(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> 
     """
     if not torch.is_grad_enabled() or torch.compiler.is_exporting():
         return output  # there is nothing to go back
-    if type(layer) not in _PLAIN or len(args) != 1 or not private.is_alone(layer, _forget_input):
+    if type(layer) not in _PLAIN or len(args) != 1 or not private.is_left_alone(layer):
         return output
     assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
     if layer.weight.requires_grad or layer.padding_mode != "zeros":
