@@ -28,6 +28,9 @@ from explainfix.lab.run.train import train
 from explainfix.watch import Timeline
 
 NETWORKS = """
+import atexit
+import multiprocessing
+import os
 import torch
 from torch import nn
 
@@ -45,6 +48,11 @@ def dropping(num_classes, in_channels):
 class Log(nn.Module):
     def forward(self, x):
         return (x - 100).log()
+
+def ending_badly(num_classes, in_channels):
+    if multiprocessing.parent_process():
+        atexit.register(os.abort)
+    return plain(num_classes, in_channels)
 
 def broken(num_classes, in_channels):
     return nn.Sequential(nn.Conv2d(in_channels, 4, 1), Log(), nn.Conv2d(4, num_classes, 1))
@@ -193,13 +201,21 @@ def test_stopped_by_the_user(config, tmp_path, stop):
 def test_two_processes_learn_as_one_with_the_double_batch(config, networks, tmp_path):
     plain = replace(config, model=f"{networks}:plain", fix="ghaar", frugal=True, lr=0.02)
     one = train(plain, runs=tmp_path)
+    environment = dict(os.environ)
     two = train(replace(plain, batch_size=2, devices=2), runs=tmp_path)
+    assert dict(os.environ) == environment
     parts = train(replace(plain, batch_size=2, accumulate=2), runs=tmp_path)
     for other in (two, parts):
         for name in ("loss", "val dice", "val dice per image"):
             wanted = [row[name] for row in one.history]
             assert [row[name] for row in other.history] == pytest.approx(wanted, rel=1e-4)
     assert one.history[0]["loss"] > one.history[1]["loss"]
+
+
+def test_who_dies_of_leaving_has_done_the_run(config, networks, tmp_path):
+    """Threads that are left over may abort a process that ends; the run is whole by then."""
+    dying = replace(config, model=f"{networks}:ending_badly", fix=None, epochs=1, devices=2)
+    assert len(train(dying, runs=tmp_path).history) == 1
 
 
 def test_a_share_of_the_loss_is_the_distance_to_the_teacher(config, networks, tmp_path):

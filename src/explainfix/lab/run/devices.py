@@ -1,9 +1,10 @@
 """What training runs on: the devices, the optimizer, the learning rate."""
 
+import atexit
 import math
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,36 @@ def open_fabric(config: RunConfig) -> "Fabric":
         strategy="ddp" if elastic else "ddp_spawn" if here > 1 else "auto",
         precision=config.precision,
     )
+
+
+def launch(fabric: "Fabric", work: Callable[["Fabric"], None]) -> None:
+    """Do `work` in each of Fabric's processes, and leave this one's environment as it was.
+
+    Fabric writes there where the processes meet, for all that come later.
+    """
+    meeting = {name: os.environ.get(name) for name in ("MASTER_ADDR", "MASTER_PORT")}
+    try:
+        fabric.launch(work)
+    finally:
+        if not started_by_torchrun():
+            for name, before in meeting.items():
+                os.environ.pop(name, None)
+                if before is not None:
+                    os.environ[name] = before
+
+
+def leave_group_at_exit() -> None:
+    """Close this process's connections to the others before the interpreter goes.
+
+    gloo's threads abort a process that ends around them, now and then: a run that is whole would
+    be reported as one that failed.
+    """
+    atexit.register(_leave_group)
+
+
+def _leave_group() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def is_compiler_there(device: str) -> bool:

@@ -22,7 +22,7 @@ from ...watch import Watch, to_tensorboard
 from ..data.dataset import Dataset
 from .checkpoint import remove_leftovers, writing
 from .config import RunConfig
-from .devices import open_fabric, started_by_torchrun
+from .devices import launch, leave_group_at_exit, open_fabric, started_by_torchrun
 from .folder import (
     BEST,
     CHECKPOINT,
@@ -108,8 +108,10 @@ def train(
                     file.write_text(text)
         alone = config.devices == 1 or elastic  # a spawned process opens the data itself
         try:
-            fabric.launch(partial(_work, config, folder, dataset if alone else None, report))
+            launch(fabric, partial(_work, config, folder, dataset if alone else None, report))
         except ProcessException as error:
+            if is_finished(folder):  # it died of leaving, with nothing left to do
+                return read_run(folder)
             line = str(error).strip().splitlines()[-1]  # of the other process's traceback
             raise ValueError(line.partition(": ")[2] or line) from error
     return read_run(folder)
@@ -144,8 +146,10 @@ def _work(
     fabric: "Fabric",
 ) -> None:
     """What each process does."""
-    if fabric.world_size > 1 and not started_by_torchrun():  # a process that Fabric started
-        prepare_process()
+    if fabric.world_size > 1:
+        leave_group_at_exit()
+        if not started_by_torchrun():  # a process that Fabric started
+            prepare_process()
     with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
         work = Work(fabric, config, folder, dataset or open_data(config))
         progress, first = work.progress, fabric.is_global_zero
