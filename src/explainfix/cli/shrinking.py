@@ -57,7 +57,7 @@ class Training:
     batch_size
         Images a batch.
     lr
-        The learning rate; rounds have twice as much.
+        The learning rate; --rate says what share of it rounds have.
     seed
         Seed of the weights, the order of the data and the augmentations.
     """

@@ -59,3 +59,17 @@ def test_a_process_of_our_own_is_prepared(monkeypatch):
     assert int(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) > 1024
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "1"  # what the user says holds
     assert logger.level == logging.WARNING
+
+
+def test_a_training_command_reports_nothing_but_its_own(tmp_path):
+    """Lightning is imported after the process is prepared, and sets its own level then."""
+    command = "train --data-option count=8 size=32 --epochs 1 --batch-size 4 --precision bf16-mixed"
+    run = subprocess.run(
+        [sys.executable, "-m", "explainfix", *command.split(), "--accelerator", "cpu"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert not run.stderr
+    assert run.stdout.startswith("Training unetd on nuclei")

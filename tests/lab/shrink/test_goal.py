@@ -80,6 +80,7 @@ def test_the_smallest_network_is_the_end():
         ({"max_loss": 0.01, "distil": 0.0}, "distil must be above 0 and at most 1, not 0.0"),
         ({"max_loss": 0.01, "step": 1.0}, r"step must be from 0.1 to 0.95, not 1.0"),
         ({"max_loss": 0.01, "epochs": 0}, "epochs must be at least 1, not 0"),
+        ({"max_loss": 0.01, "rate": 0.0}, "rate must be above 0, a share .*, not 0.0"),
         ({"max_loss": 0.01, "ranking": "magnitud"}, "did you mean 'magnitude'"),
         ({"max_loss": 0.01, "runtime": "onx"}, "did you mean 'onnx'"),
     ],

@@ -17,8 +17,10 @@ def prepare_process() -> None:
     keep_large_blocks()
     keep_kernels()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked to report home
-    # That processes start, and that the others are ended when one fails.
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    # That processes start, which precision they have, and that all are ended when one fails.
+    # Lightning sets the level of its package when it is imported, which is later, maybe.
+    for name in ("lightning_fabric", "lightning_fabric.utilities.rank_zero"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
 
 

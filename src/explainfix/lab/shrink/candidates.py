@@ -58,6 +58,7 @@ class Bench:
     counted: Counted  # what is cut to: parameters, or multiply-adds
     amount: float  # how much of it is to be left
     batches: int
+    rate: float  # of the steps on trial, as a share of the original's
 
     @cached_property
     def first(self) -> list[Batch]:
@@ -108,7 +109,7 @@ class Bench:
         """The loss on unseen batches after a few steps on the others, as fine-tuning begins."""
         network, config = copy.deepcopy(network).train(), self.config
         loss = losses.find(config.loss or "")(self.dataset.split(config.train_split))
-        optimizer = make_optimizer(replace(config, lr=2 * (config.lr or 0.0)), network)
+        optimizer = make_optimizer(replace(config, lr=self.rate * (config.lr or 0.0)), network)
         with torch.random.fork_rng(), torch.enable_grad():
             torch.default_generator.manual_seed(config.seed)  # for dropout and the like
             for images, targets in _PASSES * self.seen:

@@ -44,6 +44,9 @@ class Asked:
         Go on to this share of its memory: the weights, and the most that a pass holds at once.
     epochs
         Epochs of fine-tuning in each round.
+    rate
+        Their highest learning rate, as a share of that of the original's training. The paper's
+        is 2.
     step
         The share of the size that a round keeps, at most.
     rounds
@@ -77,6 +80,7 @@ class Asked:
     macs: float | None = None
     memory: float | None = None
     epochs: int = 10
+    rate: float = 0.5
     step: float = 0.6
     rounds: int = 12
     ranking: str = "weight_gradient"
@@ -106,6 +110,8 @@ class Asked:
                 )
         check_share("max_loss", self.max_loss)
         check_share("distil", self.distil)
+        if not 0 < self.rate < math.inf:
+            raise ValueError(f"rate must be above 0, a share of the original's, not {self.rate!r}")
         if not 0.1 <= self.step <= 0.95:
             raise ValueError(f"step must be from 0.1 to 0.95, not {self.step!r}")
         for name in ("epochs", "rounds", "batches", "finalists", "batch"):

@@ -97,18 +97,16 @@ class Original:
             )
         return outcomes
 
-    def tuning(
-        self, file: Path, epochs: int, *, teacher: Path | None = None, distil: float | None = None
-    ) -> RunConfig:
-        """The run that fine-tunes a file: the paper's doubled rate, down to nothing at the end."""
+    def tuning(self, file: Path, asked: Asked, teacher: Path | None = None) -> RunConfig:
+        """The run that fine-tunes a file: one cycle, at a share of the original's rate."""
         return replace(
             self.config,
             model=self._named(file),
-            epochs=epochs,
-            lr=2 * (self.config.lr or 0.0),
+            epochs=asked.epochs,
+            lr=asked.rate * (self.config.lr or 0.0),
             schedule="onecycle",
             teacher=None if teacher is None else self._named(teacher),
-            distil=distil,
+            distil=asked.distil if teacher else None,
         )
 
     def _named(self, file: Path) -> str:

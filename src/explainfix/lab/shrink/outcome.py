@@ -41,7 +41,7 @@ class Shrunk(Shown):
 
     folder: Path
     title: str
-    lr: float  # of the original's training; rounds have twice as much
+    lr: float  # of the original's training
     asked: Asked
     rounds: Sequence[Round]
     chosen: int

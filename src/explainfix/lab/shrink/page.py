@@ -12,7 +12,7 @@ from ...registry import views
 from ...report.notebook import Card, card_of
 from ...report.page import embed_json, fill_template
 from ...store import written
-from .goal import COSTS, WORDS
+from .goal import COSTS, WORDS, Asked
 from .outcome import Shrunk, signed
 from .rounds import Round
 
@@ -77,8 +77,10 @@ def command_from(found: Shrunk, each: Round) -> str:
     """What to type to go on from a round's network."""
     asked = found.asked
     words = ["explainfix", "shrink", each.model, "--epochs", str(asked.epochs)]
-    if each.number:  # its run had twice the rate already
+    if each.number:  # its run has the rate of a round
         words += ["--lr", f"{found.lr:g}"]
+    if asked.rate != Asked.rate:
+        words += ["--rate", f"{asked.rate:g}"]
     if asked.distil is not None:
         words += ["--distil", f"{asked.distil:g}"]
     if asked.max_loss is not None:
@@ -120,7 +122,7 @@ def _notes(found: Shrunk) -> list[str]:
         "Every round was chosen by validation images. Test images were scored once, for the "
         "network that was chosen.",
         f"Channels are ranked by {asked.ranking}; each round was fine-tuned for {asked.epochs} "
-        f"epochs at twice the rate{taught}.",
+        f"epochs at {asked.rate:g} times the original's rate{taught}.",
         f"Latency is that of {asked.runtime} PyTorch in turns with the original, batch of "
         f"{asked.batch}: {shape} of it." if asked.runtime == "eager" else
         f"Latency is that of ONNX Runtime in turns with the original: {shape} of it.",

@@ -64,9 +64,9 @@ def shrink(
 
     `model` is a run's folder, or the options of a run: its network is trained first, unless it
     comes with trained weights (FILE.safetensors, NAME@FILE). Rounds fine-tune with the options of
-    the run, at twice its rate. The choice is made on validation; test images are scored once, for
-    the network that was chosen. If a target is not reached, the best network is kept and `end` says
-    why. Killed at any moment, the same call goes on; whatever is done, is read.
+    the run, at a share of its rate. The choice is made on validation; test images are scored once,
+    for the network that was chosen. If a target is not reached, the best network is kept and `end`
+    says why. Killed at any moment, the same call goes on; whatever is done, is read.
     """
     report = report or (lambda moment: None)
     original = find_original(model, Path(runs), workers, report)
@@ -178,9 +178,9 @@ class _Search:
         made = self._made(place, parent, move)
         files = {way: place / f"{way}.safetensors" for way in made["ways"]}
         self._say("fine-tuning")
-        tuning = partial(self.original.tuning, teacher=self._teacher(), distil=asked.distil)
+        tuning = partial(self.original.tuning, asked=asked, teacher=self._teacher())
         done = sweep(
-            {way: tuning(file, asked.epochs) for way, file in files.items()},
+            {way: tuning(file) for way, file in files.items()},
             runs=place / "runs",
             workers=self.workers,
             report=lambda moment: self._say(moment.line),
@@ -237,6 +237,7 @@ class _Search:
             "parameters" if by_params else "multiply_adds",
             move.knob * (whole.parameters if by_params else whole.multiply_adds),
             self.asked.batches,
+            self.asked.rate,
         )
         tried: dict[str, Candidate] = {}
         for candidate in make_candidates(bench, steer=self.asked.steer):
