@@ -24,7 +24,7 @@ with every seed; else they are alike.
 **rival**: four networks, three seeds, one measured latency: 0.5 of the original's for the U-Nets
 (one image of 256 pixels), 0.4 for the other two (32 images of 64 pixels). Ours goes first, in at
 most three rounds of ten epochs. Torch-Pruning then has as many rounds, each with as many epochs and
-the same recipe (our loop, half the rate, one cycle), from the same original. Its pruner and its
+the same recipe (our loop, the rate of training, one cycle), from the same original. Its pruner and its
 importance are its own: each round it cuts to the latency that ours had in that round, found by
 halving its ratio: the largest network whose latency, measured in turns with the original, is at
 most 1.03 of ours; if none is, the smallest that was tried. It runs with both Taylor's and

@@ -66,7 +66,7 @@ def test_it_says_what_was_found():
     assert "0.5 of its loss being the distance to the original" in render(page_data(taught))
     doubled = render(page_data(search(asked=Asked(max_loss=0.01, rate=2.0))))
     assert "--lr 0.008 --rate 2 --max-loss 0.01" in doubled
-    assert "10 epochs at 2 times the original's rate" in doubled
+    assert "10 epochs at 2 times the rate of training" in doubled
     missed = search(end=End(False, "latency 0.3 was not reached"))
     assert "Not all that was asked for" in render(page_data(missed))
     nothing = search(chosen=0, tested=None)

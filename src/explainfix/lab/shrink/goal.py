@@ -46,7 +46,7 @@ class Asked:
         Epochs of fine-tuning in each round.
     rate
         Their highest learning rate, as a share of that of the original's training. The paper's
-        is 2.
+        is 2. Which is best differs: try others.
     step
         The share of the size that a round keeps, at most.
     rounds
@@ -80,7 +80,7 @@ class Asked:
     macs: float | None = None
     memory: float | None = None
     epochs: int = 10
-    rate: float = 0.5
+    rate: float = 1.0
     step: float = 0.6
     rounds: int = 12
     ranking: str = "weight_gradient"

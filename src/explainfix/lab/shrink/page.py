@@ -122,7 +122,7 @@ def _notes(found: Shrunk) -> list[str]:
         "Every round was chosen by validation images. Test images were scored once, for the "
         "network that was chosen.",
         f"Channels are ranked by {asked.ranking}; each round was fine-tuned for {asked.epochs} "
-        f"epochs at {asked.rate:g} times the original's rate{taught}.",
+        f"epochs at {asked.rate:g} times the rate of training{taught}.",
         f"Latency is that of {asked.runtime} PyTorch in turns with the original, batch of "
         f"{asked.batch}: {shape} of it." if asked.runtime == "eager" else
         f"Latency is that of ONNX Runtime in turns with the original: {shape} of it.",
