@@ -145,3 +145,7 @@ def test_a_damaged_line_is_named(tmp_path):
     file.write_text('{"name": "x", "columns": ["a"], "rows": [[1, 2]]}\n')
     with pytest.raises(ValueError, match=r"line 1 of .*runs\.jsonl"):
         read_ledger(file)
+    file.write_text("")
+    (tmp_path / "runs-measured.jsonl").write_text('{"name": "x"}\n')
+    with pytest.raises(ValueError, match=r"line 1 of .*runs-measured\.jsonl"):
+        read_ledger(file)

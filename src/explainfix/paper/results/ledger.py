@@ -1,22 +1,24 @@
 """The numbers of finished runs without their weights: one file for all, docs/results/runs.jsonl.
 
 With it an experiment is judged, or one seed is added to it, without training the others again. What
-was measured of a run's weights is kept in its folder, and goes with it.
+was measured of a run's weights is kept in its folder, and goes with it, into a file of its own.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...lab.run.checkpoint import writing
 from ...lab.run.config import RunConfig
 from ...lab.run.folder import Run
 from ...lab.run.naming import run_name
+
+T = TypeVar("T")
 
 LEDGER, MEASURED = "runs.jsonl", "measured.json"
 DIGITS = 6  # of every number, behind the point
@@ -68,17 +70,18 @@ def note_measured(folder: Path, name: str, value: Any) -> None:
 
 def read_ledger(file: Path) -> dict[str, Entry]:
     """The runs in a ledger, by `ledger_name`."""
-    found = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            run = json.loads(line)
-            rows = [dict(zip(run["columns"], row, strict=True)) for row in run["rows"]]
-            history = [{k: v for k, v in row.items() if v is not None} for row in rows]
-            told = {name: run[name] for name in _KEPT}
-            found[run["name"]] = Entry(history, told, run.get("measured", {}))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"line {number} of {str(file)!r} is damaged: {error!r}") from None
-    return found
+
+    def history(run: dict[str, Any]) -> list[dict[str, float]]:
+        rows = [dict(zip(run["columns"], row, strict=True)) for row in run["rows"]]
+        return [{k: v for k, v in row.items() if v is not None} for row in rows]
+
+    def told(run: dict[str, Any]) -> dict[str, Any]:
+        return {name: run[name] for name in _KEPT}
+
+    found = _read_lines(file, lambda run: Entry(history(run), told(run)))
+    beside = _beside(file)
+    measured = _read_lines(beside, lambda run: run["measured"]) if beside.is_file() else {}
+    return {name: replace(entry, measured=measured.get(name, {})) for name, entry in found.items()}
 
 
 def write_ledger(file: Path, runs: Iterable[Run]) -> None:
@@ -90,16 +93,37 @@ def write_ledger(file: Path, runs: Iterable[Run]) -> None:
         name = ledger_name(run.config, runs)
         before = known[name].measured if name in known else {}
         known[name] = Entry(list(run.history), told, before | read_measured(run.folder))
+    measured = {name: run.measured for name, run in known.items() if run.measured}
+    _write_lines(_beside(file), {name: {"measured": value} for name, value in measured.items()})
+    _write_lines(file, {name: _as_line(run) for name, run in known.items()})
+
+
+def _beside(file: Path) -> Path:
+    """Where what was measured is: larger than all else, and not always wanted."""
+    return file.with_name(f"{file.stem}-{MEASURED}l")
+
+
+def _read_lines(file: Path, read: Callable[[dict[str, Any]], T]) -> dict[str, T]:
+    found = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            run = json.loads(line)
+            found[run["name"]] = read(run)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"line {number} of {str(file)!r} is damaged: {error!r}") from None
+    return found
+
+
+def _write_lines(file: Path, lines: Mapping[str, dict[str, Any]]) -> None:
+    text = (json.dumps({"name": name, **line}) + "\n" for name, line in sorted(lines.items()))
     with writing(file) as temporary:
-        temporary.write_text("".join(_lines(known)), encoding="utf-8")
+        temporary.write_text("".join(text), encoding="utf-8")
 
 
-def _lines(runs: Mapping[str, Entry]) -> Iterator[str]:
-    for name, run in sorted(runs.items()):
-        columns = list(dict.fromkeys(name for row in run.history for name in row))
-        rows = [[_number(row.get(column)) for column in columns] for row in run.history]
-        line = {"name": name, **run.result, "columns": columns, "rows": rows}
-        yield json.dumps(line | ({"measured": run.measured} if run.measured else {})) + "\n"
+def _as_line(run: Entry) -> dict[str, Any]:
+    columns = list(dict.fromkeys(name for row in run.history for name in row))
+    rows = [[_number(row.get(column)) for column in columns] for row in run.history]
+    return {**run.result, "columns": columns, "rows": rows}
 
 
 def _number(value: float | None) -> float | None:
