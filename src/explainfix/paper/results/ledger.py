@@ -94,7 +94,9 @@ def write_ledger(file: Path, runs: Iterable[Run]) -> None:
         before = known[name].measured if name in known else {}
         known[name] = Entry(list(run.history), told, before | read_measured(run.folder))
     measured = {name: run.measured for name, run in known.items() if run.measured}
-    _write_lines(_beside(file), {name: {"measured": value} for name, value in measured.items()})
+    if measured:
+        lines = {name: {"measured": value} for name, value in measured.items()}
+        _write_lines(_beside(file), lines)
     _write_lines(file, {name: _as_line(run) for name, run in known.items()})
 
 
