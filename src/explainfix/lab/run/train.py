@@ -110,10 +110,9 @@ def train(
         try:
             launch(fabric, partial(_work, config, folder, dataset if alone else None, report))
         except ProcessException as error:
-            if is_finished(folder):  # it died of leaving, with nothing left to do
-                return read_run(folder)
-            line = str(error).strip().splitlines()[-1]  # of the other process's traceback
-            raise ValueError(line.partition(": ")[2] or line) from error
+            if not is_finished(folder):  # else it died of leaving, with nothing left to do
+                line = str(error).strip().splitlines()[-1]  # of the other process's traceback
+                raise ValueError(line.partition(": ")[2] or line) from error
     return read_run(folder)
 
 
