@@ -11,7 +11,7 @@ from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, pick, samples
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import plot_groups
-from ..microscopy import compared_on, settled
+from ..microscopy import SEEDS, compared_on, settled
 from ..networks import count_parameters
 from ..scores import LATE, MARGIN, late_means
 from ..setting import Setting
@@ -83,7 +83,7 @@ def train(setting: Setting) -> dict[Key, Run]:
     if setting.scale == "paper":
         shared["epochs"] = 150
     networks = [name for name in TITLES if setting.scale == "paper" or name != RESNET]
-    seeds = range(setting.pick(smoke=2, cpu=3, paper=3))
+    seeds = range(setting.pick(smoke=2, cpu=SEEDS, paper=3))
     return setting.sweep(
         {
             Key(name, seed): RunConfig(**(shared | {"model": name}), seed=seed)

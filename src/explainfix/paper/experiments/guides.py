@@ -13,7 +13,7 @@ from ..figures import plot_groups
 from ..scores import MARGIN, say_reach
 from ..setting import Setting
 from ..verdict import difference, signed
-from ..xrays import BRIEF, Start, brief, configure, finals, seeds, starts
+from ..xrays import BRIEF, MANY_SEEDS, Start, brief, configure, finals, seeds, starts
 from ..xrays import notes as shared_notes
 
 LEARNED, JOINT, KDE, NORMAL, CENTRED = VARIANTS = (
@@ -66,7 +66,7 @@ CLAIMS = (
 def network(setting: Setting) -> Start | None:
     """The network with ImageNet weights that is trained."""
     found = starts(setting, "pretrained")
-    return brief(setting, found[0]) if found else None
+    return brief(setting, found[0], MANY_SEEDS) if found else None
 
 
 def train(setting: Setting) -> dict[Key, Run]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -203,12 +204,19 @@ def train(setting: Setting) -> dict[Key, Run]:
     found = xrays.train_methods(
         setting, xrays.all_starts(setting), ["learned"], paper=6, pooled=True
     )
+    found |= xrays.train_methods(setting, begun_both_ways(setting), ["learned"], paper=6)
     found |= xrays.train_methods(
         setting, tuned(setting), xrays.methods(setting), paper=1, pooled=True
     )
     return runs | {
         Key(titles[k.family, k.begin], k.method, k.seed): run for k, run in found.items()
     }
+
+
+def begun_both_ways(setting: Setting) -> list[xrays.Start]:
+    """The networks that begin from scratch and pretrained, which two claims compare."""
+    begins = Counter(start.family for start in xrays.all_starts(setting))
+    return [start for start in xrays.all_starts(setting) if begins[start.family] > 1]
 
 
 def tuned(setting: Setting) -> list[xrays.Start]:

@@ -13,7 +13,7 @@ from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, Figure, new_figure, plot_range, tidy
 from ..scores import MARGIN, Array, curve, curves
 from ..setting import Setting
-from ..xrays import Key, Start, brief, final, starts, train_methods
+from ..xrays import MANY_SEEDS, Key, Start, brief, final, starts, train_methods
 from ..xrays import notes as shared_notes
 
 TITLES = {  # by what is learned or fixed
@@ -87,7 +87,7 @@ def networks(setting: Setting) -> tuple[Start, Start | None]:
     trained = [start for start in starts(setting, "pretrained") if start.family in random]
     if not trained:
         return random["resnet"], None
-    short = brief(setting, trained[0])
+    short = brief(setting, trained[0], MANY_SEEDS)
     return replace(random[short.family], seeds=short.seeds), short
 
 
