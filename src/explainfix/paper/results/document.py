@@ -9,28 +9,23 @@ python -m explainfix.paper.results.document docs [reproduced]
 from __future__ import annotations
 
 import io
-import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 from ...lab.run.checkpoint import writing
 from ...lab.run.folder import is_finished, read_run
 from ...lab.sweep.progress import duration
 from .. import list_experiments
-from ..contrast import Scores
 from ..experiment import ClaimKind
-from ..figures import LABELS
 from ..reproduce import measure_finished
 from ..setting import DATASETS, Scale, Setting, kind_of
-from ..verdict import difference, signed
-from ..xrays import NETWORKS
 from .ledger import LEDGER, write_ledger
-from .record import FORMAT, Record, as_text, read_outcome, read_scores, show
+from .methods import compare_methods, markdown_table
+from .record import Record, as_text, read_kept, read_outcome, show
+from .steps import read_steps
 
 RESULTS, KEPT = "results.md", "results"
 WIDTH = 1000  # pixels of a picture
@@ -50,15 +45,6 @@ _KINDS: dict[ClaimKind, str] = {
     "construction": "checks that hold by construction",
     "beyond": "claims of ours",
 }
-# The table of networks and methods: an experiment, its scores, and the field of the keys that has
-# the method; what is left of a key, but for the seed, is the network.
-_SOURCES = (
-    ("classification", "test AUC", "method"),
-    ("methods", "AUC", "method"),
-    ("forms", "AUC", "form"),
-    ("steering", "Dice", "method"),
-)
-_ALONE = {"steering": "U-NetD", "forms": "ResNet18, from scratch"}
 
 
 def write_results(folder: Path | None, docs: Path, scale: Scale = "cpu") -> Path:
@@ -73,7 +59,8 @@ def write_results(folder: Path | None, docs: Path, scale: Scale = "cpu") -> Path
     for old in kept.glob("*.png"):
         if old.name not in shown:
             old.unlink()
-    parts = [compare_methods(records), _INTRO.format(scale=records[0]["scale"]), _overview(records)]
+    parts = [compare_methods(records, read_steps(kept))]
+    parts += [_INTRO.format(scale=records[0]["scale"]), _overview(records)]
     parts += [_section(record, _pictures(record)) for record in records]
     page = docs / RESULTS
     before = page.read_text(encoding="utf-8").partition(MARK)[0] if page.is_file() else _HEAD
@@ -109,19 +96,6 @@ def gather(folder: Path, kept: Path, scale: Scale) -> None:
         with writing(kept / f"{name}.json") as temporary:
             anywhere = record | {"command": _anywhere(record["command"])}
             temporary.write_text(as_text(anywhere), encoding="utf-8")
-
-
-def read_kept(kept: Path) -> list[Record]:
-    """The outcomes in docs/results, of whatever version, in the order of the experiments."""
-    records = []
-    for name in list_experiments():
-        file = kept / f"{name}.json"
-        if file.is_file():
-            record: Record = json.loads(file.read_text(encoding="utf-8"))
-            if record.get("format") != FORMAT:
-                raise ValueError(f"{str(file)!r} has format {record.get('format')}, not {FORMAT}")
-            records.append(record)
-    return records
 
 
 def _pictures(record: Record) -> list[str]:
@@ -173,81 +147,9 @@ def _overview(records: list[Record]) -> str:
             if row[0] == before[0]:
                 row[0] = row[1] = ""
         if rows:
-            table = _table(["", "paper", "claim", "verdict"], rows)
+            table = markdown_table(["", "paper", "claim", "verdict"], rows)
             tables.append(f"### {title.capitalize()}\n\n{table}")
     return f"{counts}{left}\n\n" + "\n\n".join(tables) + "\n"
-
-
-def compare_methods(records: Sequence[Record]) -> str:
-    """One table: networks and what their filters are, against learned ones."""
-    by_name = {record["name"]: record for record in records}
-    rows: dict[tuple[str, str], list[Any]] = {}
-    for experiment, name, field in _SOURCES:
-        record = by_name.get(experiment)
-        if record is None or name not in record["scores"]:
-            continue
-        weights = _weights(record, field)
-        for network, mine in _by_network(read_scores(record)[name], record["scale"], field).items():
-            base = mine.get("learned", {})
-            for method, ours in mine.items():
-                seeds = [seed for seed in ours if seed in base]
-                if method == "learned" or len(seeds) < 2:
-                    continue
-                found = difference([ours[s] for s in seeds], [base[s] for s in seeds])
-                title = network or _ALONE[experiment]
-                rows.setdefault(
-                    (title, method),
-                    [title, LABELS.get(method, method), len(seeds), name, signed(found),
-                     *weights.get((network, method), ("–", "–"))],
-                )  # fmt: skip
-    if not rows:
-        return ""
-    columns = [
-        "network", "filters", "seeds", "score", "less learned (95%)", "weights", "that learn",
-    ]  # fmt: skip
-    return (
-        "## Networks and methods\n\nEach against the same network with learned filters, seed by "
-        "seed; weights as a share of its\nown. What a step takes is measured quietly, in [How "
-        "fast, how lean](benchmarks.md).\n\n"
-        f"{_table(columns, list(rows.values()))}\n"
-    )
-
-
-def _by_network(scores: Scores, scale: Scale, field: str) -> dict[str, dict[str, dict[int, float]]]:
-    """By network and method, the score of every seed."""
-    found: dict[str, dict[str, dict[int, float]]] = {}
-    for key, score in scores.items():
-        methods = found.setdefault(_network_of(vars(key), scale), {})
-        methods.setdefault(getattr(key, field), {})[key.seed] = score
-    return found
-
-
-def _network_of(fields: Mapping[str, Any], scale: Scale) -> str:
-    """The title of the network that a key on x-rays is of; others have but one."""
-    if "family" not in fields:
-        return ""
-    begin = {"scratch": "from scratch"}.get(fields["begin"], fields["begin"])
-    return f"{NETWORKS[scale][fields['family']].title}, {begin}"
-
-
-def _weights(record: Record, field: str) -> dict[tuple[str, str], tuple[str, str]]:
-    """By network and method: all weights and those that learn, as shares of the learned one's."""
-    every: dict[tuple[str, str], list[float]] = {}
-    learned: dict[tuple[str, str], list[float]] = {}
-    for row in record["trained"]["rows"]:
-        fields = dict(zip(record["trained"]["fields"], row, strict=True))
-        key = (_network_of(fields, record["scale"]), fields[field])
-        every.setdefault(key, []).append(fields["parameters"])
-        learned.setdefault(key, []).append(fields["learned"])
-    return {
-        key: (_share(every, key), _share(learned, key))
-        for key in every
-        if (key[0], "learned") in every
-    }
-
-
-def _share(found: Mapping[tuple[str, str], Sequence[float]], key: tuple[str, str]) -> str:
-    return f"{median(found[key]) / median(found[key[0], 'learned']):.0%}"
 
 
 def _section(record: Record, pictures: list[str]) -> str:
@@ -259,7 +161,7 @@ def _section(record: Record, pictures: list[str]) -> str:
         f"## {record['name']}",
         f"{record['title']} ({record['reference']}).",
         f"```console\n$ {_anywhere(record['command'])}\n```",
-        _table(
+        markdown_table(
             ["claim", "paper", "ours", "verdict"],
             [
                 [claim[key] for key in ("text", "paper", "ours", "word")]
@@ -271,7 +173,7 @@ def _section(record: Record, pictures: list[str]) -> str:
         lines.append(f"![{figure['caption']}]({KEPT}/{picture})\n\n*{figure['caption']}*")
     for table in record["tables"]:
         rows = [[show(cell) for cell in row] for row in table["rows"]]
-        lines.append(f"{table['caption']}:\n\n{_table(table['columns'], rows)}")
+        lines.append(f"{table['caption']}:\n\n{markdown_table(table['columns'], rows)}")
     if record["notes"]:
         lines.append("\n".join(f"- {note}" for note in record["notes"]))
     rules = "\n".join(f"- {claim['text']} {claim['rule']}" for claim in record["claims"])
@@ -288,15 +190,6 @@ def _anywhere(command: str) -> str:
     'explainfix reproduce steering --data bbbc038v1:FOLDER'
     """
     return re.sub(r"(--data [\w-]+):\S+", r"\1:FOLDER", re.sub(r" --folder \S+", "", command))
-
-
-def _table(columns: list[str], rows: list[list[Any]]) -> str:
-    """A Markdown table."""
-    cells = [
-        [str(cell).replace("|", r"\|").replace("\n", " ") for cell in row]
-        for row in (columns, ["---"] * len(columns), *rows)
-    ]
-    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
 def _small(picture: bytes) -> bytes:

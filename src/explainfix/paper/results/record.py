@@ -19,7 +19,7 @@ from ...lab.run.checkpoint import writing
 from ...lab.sweep.progress import duration
 from ...report.page import fill_template
 from ..contrast import Scores
-from ..experiment import Evidence, Experiment, Rows, judge_claims
+from ..experiment import Evidence, Experiment, Rows, judge_claims, list_experiments
 from ..figures import draw_picture
 from ..verdict import Verdict
 
@@ -97,6 +97,19 @@ def read_outcome(folder: Path) -> Record | None:
             "(runs are kept)"
         )
     return record
+
+
+def read_kept(kept: Path) -> list[Record]:
+    """The outcomes in docs/results, of whatever version, in the order of the experiments."""
+    records = []
+    for name in list_experiments():
+        file = kept / f"{name}.json"
+        if file.is_file():
+            record: Record = json.loads(file.read_text(encoding="utf-8"))
+            if record.get("format") != FORMAT:
+                raise ValueError(f"{str(file)!r} has format {record.get('format')}, not {FORMAT}")
+            records.append(record)
+    return records
 
 
 def write_page(folder: Path, record: Record) -> Path:
