@@ -1,4 +1,4 @@
-"""The methods that are compared, and a run's history as scores."""
+"""The methods that are compared, and the scores of runs: of their history, or measured anew."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from math import inf
 from typing import TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
+from ..lab.data.dataset import Dataset
+from ..lab.run import metrics
+from ..lab.run.evaluation import compute_logits
 from ..lab.run.folder import Run
+from .setting import Batches
 
 K = TypeVar("K")
 Array = NDArray[np.float64]
@@ -61,6 +67,15 @@ def late_mean(run: Run, column: str) -> float:
 def late_means(runs: Mapping[K, Run], column: str) -> dict[K, float]:
     """The same of all runs."""
     return {key: late_mean(run, column) for key, run in runs.items()}
+
+
+def score_on(model: nn.Module, batches: Batches, data: Dataset) -> float:
+    """The score of a network on some batches of a dataset: AUC, on x-rays."""
+    with torch.inference_mode():
+        logits = torch.cat([compute_logits(model, images) for images, _ in batches])
+    targets = torch.cat([targets for _, targets in batches])
+    outcomes = metrics.Outcomes(data.task, data.classes, logits.float(), targets.float())
+    return metrics.score(outcomes).scores[0].value
 
 
 def say_reach(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:

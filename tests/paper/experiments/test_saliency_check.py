@@ -9,6 +9,7 @@ from explainfix.lab.data.dataset import open_dataset
 from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import saliency_check as check
 from explainfix.paper.experiments.saliency_check import SHARES
+from explainfix.paper.scores import score_on
 from explainfix.paper.setting import first_batches
 
 FEW, HALF = SHARES.index(check.FEW), SHARES.index(check.HALF)
@@ -37,7 +38,7 @@ def test_the_score_of_a_network_that_sees_nothing():
     data = open_dataset("xray-like", count=64, size=32)
     blind = nn.Sequential(nn.Flatten(), nn.Linear(32 * 32, 5))
     nn.init.zeros_(blind[1].weight)
-    assert check.score(blind, first_batches(data, "test", 1, size=64), data) == 0.5
+    assert score_on(blind, first_batches(data, "test", 1, size=64), data) == 0.5
 
 
 def words(*networks):

@@ -6,20 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from ...lab.data.dataset import Dataset
-from ...lab.run import metrics
-from ...lab.run.evaluation import compute_logits
 from ...lab.run.folder import Run, open_data
 from .. import xrays
 from ..contrast import Measure, Scores, mean_of, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import LABELS
 from ..rivals import gaussian
-from ..scores import MARGIN
-from ..setting import Batches, Setting, first_batches
+from ..scores import MARGIN, score_on
+from ..setting import Setting, first_batches
 from ..verdict import difference, signed
 
 FIXED = ("unchanged", "ghaar")
@@ -88,18 +85,9 @@ def measure(setting: Setting, runs: Mapping[xrays.Key, Run]) -> dict[xrays.Key, 
 
     def score_all(_: xrays.Key, run: Run) -> dict[str, float]:
         model = run.model("best").eval()
-        return {name: score(model, batches, data) for name, batches in sets.items()}
+        return {name: score_on(model, batches, data) for name, batches in sets.items()}
 
     return setting.measure(runs, EXPERIMENT.name, score_all)
-
-
-def score(model: nn.Module, batches: Batches, data: Dataset) -> float:
-    """The AUC of a network on some batches."""
-    with torch.inference_mode():
-        logits = torch.cat([compute_logits(model, images) for images, _ in batches])
-    targets = torch.cat([targets for _, targets in batches])
-    outcomes = metrics.Outcomes(data.task, data.classes, logits.float(), targets.float())
-    return metrics.score(outcomes).scores[0].value
 
 
 def add_noise(images: Tensor, deviation: float) -> Tensor:

@@ -14,15 +14,13 @@ from torch import Tensor, nn
 from ...explanation import saliency
 from ...lab.data.dataset import Dataset
 from ...lab.measure.statistics import Interval
-from ...lab.run import metrics
-from ...lab.run.evaluation import compute_logits
 from ...lab.run.folder import Run, open_data
 from ...prune import zero_
 from .. import xrays
 from ..contrast import ANY, Measure, Scores, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, Figure, new_figure, plot_range, tidy
-from ..scores import MARGIN, Array
+from ..scores import MARGIN, Array, score_on
 from ..setting import Batches, Setting, first_batches
 from ..verdict import InWords, Verdict, decide, difference, signed, untested, word_of
 
@@ -175,14 +173,14 @@ def zero_more_and_more(
 ) -> dict[End, list[float]]:
     """For each end, a run's AUC with every share zeroed."""
     model = run.model("best").eval()
-    whole = score(model, scored, data)
+    whole = score_on(model, scored, data)
     found = {}
     for end, order in orders(model, shown, run.config.seed).items():
         found[end] = [whole]
         for share in SHARES[1:]:
             zeroed = copy.deepcopy(model)
             zero_(zeroed, order, share, allow_dead_layers=True)
-            found[end].append(score(zeroed, scored, data))
+            found[end].append(score_on(zeroed, scored, data))
     return found
 
 
@@ -200,15 +198,6 @@ def orders(model: nn.Module, batches: Batches, seed: int) -> dict[End, Mapping[s
         "least gradient": {path: gradients[path] for path in behind},
         "most, first layer too": reverse(everything),
     }
-
-
-def score(model: nn.Module, batches: Batches, data: Dataset) -> float:
-    """The AUC of a network on some batches."""
-    with torch.inference_mode():
-        logits = torch.cat([compute_logits(model, images) for images, _ in batches])
-    targets = torch.cat([targets for _, targets in batches])
-    outcomes = metrics.Outcomes(data.task, data.classes, logits.float(), targets.float())
-    return metrics.score(outcomes).scores[0].value
 
 
 def reverse(saliences: Mapping[str, Tensor]) -> dict[str, Tensor]:
