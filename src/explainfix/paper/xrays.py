@@ -68,7 +68,11 @@ NETWORKS: dict[Scale, dict[str, Network]] = {
         "densenet": Network("DenseNet121", "torchvision:densenet121", begins=("scratch",)),
         "mobilenet": Network("MobileNetV2", "torchvision:mobilenet_v2", "MobileNetV2", epochs=12),
         "efficientnet": Network(
-            "EfficientNet-lite0", "timm:efficientnet_lite0", "EfficientNet-lite0", ("pretrained",)
+            "EfficientNet-lite0",
+            "timm:efficientnet_lite0",
+            "EfficientNet-lite0",
+            ("pretrained",),
+            seeds=8,
         ),
     },
     "paper": {
