@@ -22,7 +22,7 @@ from .. import list_experiments
 from ..experiment import ClaimKind
 from ..reproduce import measure_finished
 from ..setting import DATASETS, Scale, Setting, kind_of
-from .ledger import LEDGER, write_ledger
+from .ledger import LEDGER, read_ledger, write_ledger
 from .methods import compare_methods, markdown_table
 from .record import Record, as_text, read_kept, read_outcome, show
 from .steps import read_steps
@@ -83,9 +83,11 @@ def gather(folder: Path, kept: Path, scale: Scale) -> None:
     drawn = [datasets.names[-1] for datasets in DATASETS.values()]
     real = [run for run in finished if run.config.data not in drawn]
     given = {kind_of(run.config.data): run.config.data for run in real}
+    ledger = kept / LEDGER
     if given:
-        measure_finished(Setting(scale, given, folder))
-    write_ledger(kept / LEDGER, real)
+        known = read_ledger(ledger) if ledger.is_file() else {}
+        measure_finished(Setting(scale, given, folder, known=known))
+    write_ledger(ledger, real)
     for name, record in found.items():
         if record is None:
             continue
