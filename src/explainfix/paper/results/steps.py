@@ -27,6 +27,7 @@ from .methods import SOURCES, Steps, network_of
 from .record import Record, read_kept, read_scores
 
 STEPS = "steps.jsonl"
+DIGITS = 3
 Configs = dict[str, dict[str, RunConfig]]  # by network and method
 
 
@@ -40,7 +41,8 @@ def write_steps(kept: Path, given: Iterable[str]) -> Path:
             for network, found in first_runs(records[experiment], setting, name, field).items():
                 configs[network] = found | configs.get(network, {})
     lines = [
-        {"network": network, "method": method, "ratio": vars(ratio)}
+        {"network": network, "method": method}
+        | {name: round(value, DIGITS) for name, value in vars(ratio).items()}
         for network, found in configs.items()
         for method, ratio in race(found)
     ]
@@ -54,7 +56,7 @@ def read_steps(kept: Path) -> Steps:
     """What was timed, by network and method; nothing if nothing was."""
     file = kept / STEPS
     lines = map(json.loads, file.read_text().splitlines() if file.is_file() else [])
-    return {(line["network"], line["method"]): str(Ratio(**line["ratio"])) for line in lines}
+    return {(line.pop("network"), line.pop("method")): str(Ratio(**line)) for line in lines}
 
 
 def first_runs(record: Record, setting: Setting, name: str, field: str) -> Configs:
