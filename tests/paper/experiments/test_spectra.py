@@ -11,7 +11,13 @@ from explainfix import explain, fix_
 from explainfix.filters.dct2 import dct_basis
 from explainfix.paper import spectral
 from explainfix.paper.contrast import samples
-from explainfix.paper.experiments import classification, inference, saliency_check, spectra
+from explainfix.paper.experiments import (
+    classification,
+    inference,
+    saliency_check,
+    spectra,
+    training,
+)
 from explainfix.paper.microscopy import train_steering
 from explainfix.paper.scores import METHODS
 from explainfix.paper.setting import Setting
@@ -181,9 +187,7 @@ def test_the_papers_networks(tmp_path):
 def test_no_run_is_its_own(tmp_path, scale):
     """All are shared with steering, classification and what zeroes learned networks."""
     setting = Setting(scale, folder=tmp_path, dry=True)
-    others = [
-        train_steering(setting),
-        *(experiment.train(setting) for experiment in (classification, inference, saliency_check)),
-    ]
+    sharing = (classification, inference, saliency_check, training)
+    others = [train_steering(setting), *(experiment.train(setting) for experiment in sharing)]
     known = {run.folder for runs in others for run in runs.values()}
     assert {run.folder for run in spectra.train(setting).values()} <= known

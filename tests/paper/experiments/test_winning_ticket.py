@@ -6,7 +6,7 @@ import pytest
 from explainfix.paper.experiment import judge_claims
 from explainfix.paper.experiments import classification, winning_ticket
 from explainfix.paper.setting import Setting
-from explainfix.paper.xrays import BRIEF, BRIEF_SEEDS, POOLED, Key
+from explainfix.paper.xrays import BRIEF, MANY_SEEDS, POOLED, Key
 from xray_runs import made_runs
 
 LEARNED = np.array([[0.70, 0.80, 0.82], [0.71, 0.81, 0.84], [0.69, 0.80, 0.83]])
@@ -66,7 +66,7 @@ def test_random_ones_are_shared_with_classification(tmp_path, weights):
     setting = Setting("cpu", folder=tmp_path / "out", dry=True)
     theirs = {run.folder for run in classification.train(setting).values()}
     mine = winning_ticket.train(setting)
-    assert len(mine) == 3 * BRIEF_SEEDS
+    assert len(mine) == 3 * MANY_SEEDS
     random = {key: run for key, run in mine.items() if key.begin == "scratch"}
     assert {run.folder for key, run in random.items() if key.seed < POOLED} <= theirs
     assert {run.config.epochs for key, run in mine.items() if key not in random} == {BRIEF}
