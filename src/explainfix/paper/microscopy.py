@@ -52,22 +52,29 @@ def options(setting: Setting) -> dict[str, Any]:
     }
 
 
-def settled(setting: Setting) -> dict[str, Any]:
-    """The same of runs whose last weights are compared.
+def holding_out(setting: Setting) -> dict[str, Any]:
+    """The same with training images held out to compare runs on, where the training is brief.
 
-    A brief training at the paper's constant rate ends anywhere: here the rate falls. On the 65 test
-    images, which are unlike those trained on, seeds differ more than methods do: so many of the
-    training images are held out for comparison that they differ little.
+    On the 65 test images, which are unlike those trained on, seeds differ more than methods do: so
+    many of the training images are held out that they differ little.
     """
     if not is_brief(setting):
         return options(setting)
     data = setting.data_options("microscopy") | {"val_share": HELD_OUT}
-    length = {"epochs": 12, "evaluate_every": 4, "schedule": "onecycle"}
-    return options(setting) | {"data_options": data} | length
+    return options(setting) | {"data_options": data}
+
+
+def settled(setting: Setting) -> dict[str, Any]:
+    """The same of runs whose last weights are compared.
+
+    A brief training at the paper's constant rate ends anywhere: here the rate falls.
+    """
+    brief = {"epochs": 12, "evaluate_every": 4, "schedule": "onecycle"}
+    return holding_out(setting) | (brief if is_brief(setting) else {})
 
 
 def compared_on(setting: Setting) -> str:
-    """The split that settled runs are compared on."""
+    """The split that runs are compared on, once some of it is held out."""
     return "val" if is_brief(setting) else test_splits(setting)[-1]
 
 

@@ -123,16 +123,18 @@ def test_the_rate_falls_in_what_steering_compares_and_not_in_what_is_about_rates
     assert settled == {"onecycle"}
     mine = learning_rate.train(setting)
     assert {run.config.schedule for run in mine.values()} == {"constant"}
-    large = [run.config for run in pick(mine, rate=0.02)]
-    assert {(c.lr, c.epochs) for c in large} == {(0.02, 3)}
-    assert len(large) == 5 * 6
+    for rate in learning_rate.RATES:
+        found = [run.config for run in pick(mine, rate=rate)]
+        assert {(c.lr, c.epochs, c.evaluate_every) for c in found} == {(rate, 6, 1)}
+        assert len(found) == 5 * 6
 
 
 def test_short_runs_are_compared_on_images_that_are_held_out(tmp_path):
     setting = Setting("cpu", folder=tmp_path, dry=True)
     assert microscopy.compared_on(setting) == "val"
-    [share] = {run.config.data_options["val_share"] for run in train_steering(setting).values()}
-    assert share == microscopy.HELD_OUT
+    for runs in (train_steering(setting), learning_rate.train(setting)):
+        [share] = {run.config.data_options["val_share"] for run in runs.values()}
+        assert share == microscopy.HELD_OUT
     assert microscopy.compared_on(Setting("paper", {"microscopy": "bbbc038v1:x"})) == "stage2"
     assert microscopy.compared_on(Setting("smoke")) == "test"
 

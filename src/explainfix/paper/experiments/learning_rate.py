@@ -12,7 +12,15 @@ from ...lab.run.folder import Run
 from ..contrast import Measure, Scores, pick
 from ..experiment import Claim, Evidence, Experiment, Rows
 from ..figures import COLOURS, LABELS, Figure, new_figure, tidy
-from ..microscopy import STEERED, options, test_splits, train_methods
+from ..microscopy import (
+    HELD_OUT,
+    STEERED,
+    compared_on,
+    holding_out,
+    is_brief,
+    test_splits,
+    train_methods,
+)
 from ..scores import MARGIN, curves, part, say_reach
 from ..setting import Setting
 from ..verdict import difference, signed
@@ -21,6 +29,7 @@ METHODS = ("learned", "dct2", *STEERED)  # those of the claims
 
 USUAL, LARGE = 0.008, 0.02
 RATES = (USUAL, LARGE)
+BRIEFLY = 6  # epochs, each of which is scored: at a constant rate one alone is as chance has it
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,7 @@ class Key:
 
 
 DICE = Measure(
-    "mean Dice over the early epochs (the first fifth; below the paper's scale, all that were "
-    f"trained at {LARGE})",
+    "mean Dice over the early epochs (the first fifth; below the paper's scale, all of them)",
     Key,
 )
 learned = DICE.mean("learned", method="learned")
@@ -64,8 +72,10 @@ CLAIMS = (
 def train(setting: Setting) -> dict[Key, Run]:
     """The methods at both rates, which do not fall."""
     seeds = range(setting.pick(smoke=2, cpu=6, paper=6))
-    usual = options(setting)
-    large = usual | {"lr": LARGE, "epochs": setting.pick(smoke=2, cpu=3, paper=300)}
+    usual = holding_out(setting)
+    if is_brief(setting):
+        usual |= {"epochs": BRIEFLY, "evaluate_every": 1, "evaluate_on": ("val",)}
+    large = usual | {"lr": LARGE}
     return {
         Key(rate, key.method, key.seed): run
         for rate, shared in ((USUAL, usual), (LARGE, large))
@@ -75,7 +85,8 @@ def train(setting: Setting) -> dict[Key, Run]:
 
 def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Compare early scores, seed by seed."""
-    column = f"{test_splits(setting)[0]} dice"
+    like_those_trained_on = compared_on(setting) if is_brief(setting) else test_splits(setting)[0]
+    column = f"{like_those_trained_on} dice"
     trained = min(run.config.epochs for run in runs.values())
     until = trained // 5 if setting.scale == "paper" else trained  # what counts as early
     scores = {key: float(part(run, column, to=until).mean()) for key, run in runs.items()}
@@ -137,8 +148,14 @@ def notes(setting: Setting, runs: Mapping[Key, Run], scores: Scores, until: int)
         said.append("Drawn images and a training of seconds: the numbers mean nothing.")
     if setting.scale != "paper":
         said.append(
-            f"{seeds} runs for each method and rate, trained at {LARGE} for {until} epochs; the "
-            "paper's are 6 of 300."
+            f"{seeds} runs of {until} epochs for each method and rate; the paper's are 6 of 300."
+        )
+    if is_brief(setting):
+        said.append(
+            f"Scored on {HELD_OUT:.0%} of the training images, held out, as the paper's Fig. E.1 "
+            "is on images like those trained on. Earlier runs, of three epochs at the larger rate "
+            "and scored once on the 65 test images, had spread too much to tell anything; their "
+            "scores were known when this was chosen."
         )
     base = pick(scores, rate=LARGE, method="learned")
     said.append(
@@ -155,7 +172,7 @@ EXPERIMENT = Experiment(
     reference="Fig. E.1, Sec. 4.3",
     needs=("microscopy",),
     claims=CLAIMS,
-    cost={"smoke": "10 s", "cpu": "35 min on 2 cores after steering", "paper": "about 3 GPU-days"},
+    cost={"smoke": "10 s", "cpu": "35 min on 2 cores", "paper": "about 3 GPU-days"},
     train=train,
     judge=judge,
 )
