@@ -349,8 +349,9 @@ def notes(setting: Setting, runs: Mapping[Key, Run], batch: int) -> list[str]:
         f"The paper ticks boxes; here {most} networks of each kind{fewer} are trained and "
         f"measured. All but scattering are a {base}: its first {rivals.GABOR_LAYERS} spatial "
         "layers as Gabor functions of learned parameters; "
-        f"{rivals.PRUNED:.0%} of the weights of its convolutions gone by magnitude half-way through training; fixed; fixed with {ZERO:.0%} of the kernels "
-        "zeroed and pruned before the first step, and trained at twice the rate.",
+        f"{rivals.PRUNED:.0%} of the weights of its convolutions gone by magnitude half-way "
+        f"through training; fixed; fixed with {ZERO:.0%} of the kernels zeroed and "
+        "pruned before the first step, and trained at twice the rate.",
         "Scattering is of second order with Morlet wavelets in plain PyTorch, with a learned "
         "classifier of 1x1 convolutions: a much smaller network.",
         f"Time and memory are those of a batch of {batch} on the CPU. Weights pruned by magnitude "
