@@ -42,7 +42,8 @@ class Key:
 
 
 DICE = Measure(
-    "mean Dice over the early epochs (the first fifth; below the paper's scale, all of them)",
+    "mean Dice over the early epochs (the first fifth; below the paper's scale, all that were "
+    f"trained at {LARGE})",
     Key,
 )
 learned = DICE.mean("learned", method="learned")
