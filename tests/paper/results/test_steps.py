@@ -27,7 +27,7 @@ def keep_outcome(folder, name, table, seeds=2):
 
 
 def test_every_row_of_the_table_is_timed_against_learned(tmp_path):
-    record = keep_outcome(tmp_path, "forms", "AUC")
+    record = keep_outcome(tmp_path, "forms", "test AUC")
     assert read_steps(tmp_path) == {}
     write_steps(tmp_path, [])
     found = read_steps(tmp_path)
@@ -42,7 +42,7 @@ def test_every_row_of_the_table_is_timed_against_learned(tmp_path):
 
 def test_a_network_of_two_experiments_is_timed_once(tmp_path, monkeypatch):
     keep_outcome(tmp_path, "classification", "test AUC")
-    keep_outcome(tmp_path, "methods", "AUC")
+    keep_outcome(tmp_path, "methods", "test AUC")
     raced = []
     monkeypatch.setattr(steps, "race", lambda configs: raced.append(configs) or iter([]))
     write_steps(tmp_path, [])

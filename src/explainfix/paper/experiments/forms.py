@@ -95,7 +95,7 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     scores = finals(runs)
     seconds = time_forms(setting, runs)
     return Evidence(
-        scores={"AUC": scores},
+        scores={"test AUC": scores},
         tables={"Test AUC, size and time": table(scores, runs, seconds)},
         figures={
             "Every run (dots) and the mean of each form with its 95% t interval": plot_groups(

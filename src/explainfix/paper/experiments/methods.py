@@ -77,7 +77,7 @@ def judge(setting: Setting, runs: Mapping[Key, Run]) -> Evidence:
     """Compare with learned, seed by seed."""
     scores = finals(runs)
     return Evidence(
-        scores={"AUC": scores},
+        scores={"test AUC": scores},
         tables={"Test AUC": table(setting, scores)},
         notes=notes(setting, runs, scores),
     )

@@ -17,8 +17,8 @@ Steps = Mapping[tuple[str, str], str]  # by network and method: what a step take
 # what is left of a key, but for the seed, is the network.
 SOURCES = (
     ("classification", "test AUC", "method"),
-    ("methods", "AUC", "method"),
-    ("forms", "AUC", "form"),
+    ("methods", "test AUC", "method"),
+    ("forms", "test AUC", "form"),
     ("steering", "Dice", "method"),
 )
 ALONE = {"steering": "U-NetD", "forms": "ResNet18, from scratch"}
